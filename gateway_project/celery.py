@@ -65,6 +65,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "tell-owners-of-log-sinks": ("log_sinks.tell_owners", crontab(), 60),
     "tell-owners": ("billing.tell_owners", crontab(), 60),
     "sync-subscriptions": ("billing.sync_subscriptions", crontab(minute="*/15"), 900),
+    "propose-catalog-changes": ("catalog.propose", crontab(hour=5, minute=50), 43_200),
     "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
     "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
     "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),

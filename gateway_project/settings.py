@@ -238,6 +238,9 @@ CACHES = {
 # --- catalog ------------------------------------------------------------------------------------------------------
 # An operator's data files, merged into the product's.
 CATALOG_DIR = env.directory("CATALOG_DIR")
+# Public price lists that are read daily, each `KIND=PLACE`; the kinds of proposals that are applied without a person.
+CATALOG_PRICE_LISTS = env.words("CATALOG_PRICE_LISTS")
+CATALOG_APPLY = env.words("CATALOG_APPLY")
 
 # --- scheduled work -----------------------------------------------------------------------------------------------
 # CELERY_BROKER_URL, else Celery's own database beside the gateway's, with its own word for a unix socket.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
@@ -14,8 +15,13 @@ from apps.catalog.catalog_buttons import deprecate, reload_files, switches
 from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
 from apps.catalog.price_form import OVERRIDES, MappingForm
+from apps.catalog.proposal_admin import CatalogProposalAdmin, PriceListReadingAdmin
+from apps.catalog.proposals import MAX_AGE_DAYS
 from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
+
+# The admin finds the pages of this module only.
+__all__ = ["CatalogProposalAdmin", "ModelAdmin", "ModelProviderAdmin", "PriceListReadingAdmin", "ProviderAdmin"]
 
 # Columns that operators edit on a row of a data file; the file owns the others, or a button changes them.
 _OPERATIONS = frozenset({"priority", "price_overrides"})
@@ -50,12 +56,13 @@ class ProviderAdmin(CatalogAdmin):
     reload_files = reload_files
     actions_detail = ("switch_off", "switch_on")
     switch_off, switch_on = switches("provider")
-    list_display = ("id", "name", "dialect", "active", "priority")
+    list_display = ("id", "name", "dialect", "prices_checked", "active", "priority")
     list_filter = ("active", "dialect")
-    sortable_by = ("id", "name", "priority")
+    sortable_by = ("id", "name", "prices_checked", "priority")
     help_texts = {
         "website": "For information only; requests never go there.",
         "active": _ACTIVE,
+        "checked_on": "When a person last compared its data file with the provider's pages.",
         "priority": _PRIORITY,
         "dialect": "Its wire format.",
         "auth": "How a credential is sent: bearer, or the name of its header.",
@@ -66,6 +73,14 @@ class ProviderAdmin(CatalogAdmin):
     }
     search_fields = ("id", "name")
     ordering = ("id",)
+
+    @admin.display(description="Prices checked", ordering="checked_on")
+    def prices_checked(self, row: Provider) -> str:
+        """Return the day, marked if it is long ago."""
+        if row.checked_on is None:
+            return "-"
+        age = (datetime.now(UTC).date() - row.checked_on).days
+        return f"{row.checked_on}{f' (old: {age} days)' if age > MAX_AGE_DAYS else ''}"
 
 
 @admin.register(Model)

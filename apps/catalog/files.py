@@ -6,7 +6,7 @@ An operator's folder with files of the same format is merged into the product's.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
+import structlog
 from msgspec import UNSET, Meta, UnsetType
 
+from apps.catalog.accepted_changes import AcceptedChange, lay_out
 from apps.catalog.facts import check_dialect, read_facts
 from apps.catalog.price_cards import Edition, read_card, write_card
 from apps.kernel.prices import PriceCard
 
+log = structlog.get_logger(__name__)
+
 FOLDER = Path(__file__).parent
 # Folders of provider files and of family files.
 PROVIDERS, FAMILIES = "providers", "families"
-# A folder of provider files inside an operator's folder: accepted proposals. The operator's other files win over them.
-ACCEPTED = "accepted"
 
 Auth = Literal[
     "bearer",
@@ -195,15 +197,15 @@ class InvalidFiles(ValueError):
     """The data files are invalid; the message has one line per problem, with file and key."""
 
 
-def read_files(folder: Path = FOLDER, own: Path | None = None) -> CatalogFiles:
-    """Return the files below `folder`, merged with those below `own`, the operator's folder.
+def read_files(folder: Path = FOLDER, own: Path | None = None, accepted: Sequence[AcceptedChange] = ()) -> CatalogFiles:
+    """Return the files below `folder`, merged with accepted changes and with those below `own`, the operator's folder.
 
     An operator's file with the name of another changes that: each of its keys replaces the key of that name. A model
-    of the same id is merged likewise, and its prices one by one. Files below `own/accepted` come before the operator's
-    others. Raises InvalidFiles with all problems.
+    of the same id is merged likewise, and its prices one by one. Accepted changes come between the two, so the
+    operator's files win; those that no longer apply are left out. Raises InvalidFiles with all problems.
     """
     problems: list[str] = [] if own is None else list(_strangers(own))
-    raw = {name: _read_folder(folder, own, name, problems) for name in (PROVIDERS, FAMILIES)}
+    raw = _read_folders(folder, own, accepted, problems)
     providers = list(_convert(raw[PROVIDERS], ProviderFile, Mapping, problems))
     families = list(_convert(raw[FAMILIES], FamilyFile, ModelEntry, problems))
     # Only valid files can be compared with each other.
@@ -211,6 +213,31 @@ def read_files(folder: Path = FOLDER, own: Path | None = None) -> CatalogFiles:
     if problems:
         raise InvalidFiles("\n".join(problems))
     return CatalogFiles(providers, families)
+
+
+def read_leniently(
+    folder: Path = FOLDER, own: Path | None = None, accepted: Sequence[AcceptedChange] = ()
+) -> CatalogFiles:
+    """Return what `read_files` does, without the accepted changes of providers whose file is invalid with them.
+
+    Newer files of the product must not fail because of older decisions. Raises InvalidFiles.
+    """
+    try:
+        return read_files(folder, own, accepted)
+    except InvalidFiles as error:
+        if not accepted:
+            raise
+        log.error("catalog.accepted_changes_invalid", problems=str(error))
+    read_files(folder, own)
+    kept: list[AcceptedChange] = []
+    for provider in sorted({change.provider for change in accepted}):
+        tried = [change for change in accepted if change.provider == provider or change in kept]
+        try:
+            read_files(folder, own, tried)
+        except InvalidFiles:
+            continue
+        kept = tried
+    return read_files(folder, own, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +274,18 @@ def _strangers(own: Path) -> Iterator[str]:
     """Yield what an operator's folder has and the reader would pass over. Hidden names belong to version control, or
     to Kubernetes, which mounts folders through them."""
     for path in _visible(own):
-        if path.is_dir() and path.name not in (PROVIDERS, FAMILIES, ACCEPTED, "lost+found"):
+        if path.is_dir() and path.name not in (PROVIDERS, FAMILIES, "lost+found"):
             yield f"{path}: not a folder of the catalog; the folders are {PROVIDERS} and {FAMILIES}"
         elif path.suffix == ".toml" and not path.is_dir():
             yield f"{path}: must be in the folder {PROVIDERS} or {FAMILIES}"
-    for path in (*_visible(own / PROVIDERS), *_visible(own / FAMILIES), *_visible(own / ACCEPTED / PROVIDERS)):
+    for path in (*_visible(own / PROVIDERS), *_visible(own / FAMILIES)):
         if path.suffix != ".md" and (path.suffix != ".toml" or path.is_dir()):
             yield f"{path}: not a data file; their names end in .toml"
 
 
 def visible_paths(own: Path) -> list[Path]:
     """Return the files and folders of an operator's folder that `read_files` looks at."""
-    folders = (own, own / PROVIDERS, own / FAMILIES, own / ACCEPTED, own / ACCEPTED / PROVIDERS)
-    return [path for folder in folders for path in _visible(folder)]
+    return [path for folder in (own, own / PROVIDERS, own / FAMILIES) for path in _visible(folder)]
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -269,19 +295,46 @@ def _visible(folder: Path) -> list[Path]:
         return []  # Its reader reports it.
 
 
-def _read_folder(folder: Path, own: Path | None, name: str, problems: list[str]) -> dict[str, _Raw]:
-    """Return the raw files of a folder by their name without extension: the product's, merged with the operator's."""
-    found = dict(_read_raw(sorted((folder / name).glob("*.toml")), problems, is_own=False))
+def stated_prices(own: Path | None) -> frozenset[tuple[str, str]]:
+    """Return the offers, by provider and model, whose prices or end an operator's own files state.
+
+    The files must be valid.
+    """
     if own is None:
-        return found
-    if not own.is_dir():
-        problems += [problem] if (problem := f"{own}: not a folder") not in problems else []
-        return found
-    for layer in (own / ACCEPTED / name, own / name):
-        paths = [path for path in _visible(layer) if path.suffix == ".toml" and not path.is_dir()]
-        for stem, file in _read_raw(paths, problems, is_own=True):
-            found[stem] = found[stem].merge(file) if stem in found else file
-    return found
+        return frozenset()
+    return frozenset(
+        (path.stem, str(model.get("id")))
+        for path in _toml_files(own / PROVIDERS)
+        for model in tomllib.loads(path.read_text("utf-8")).get("models", [])
+        if model.keys() & {"prices", "tiers", "deactivated"}
+    )
+
+
+_Raws = dict[str, dict[str, _Raw]]
+
+
+def _read_folders(folder: Path, own: Path | None, accepted: Sequence[AcceptedChange], problems: list[str]) -> _Raws:
+    """Return the raw files of both folders by their name without extension."""
+    names = (PROVIDERS, FAMILIES)
+    raw = {name: dict(_read_raw(sorted((folder / name).glob("*.toml")), problems, is_own=False)) for name in names}
+    if own is not None and not own.is_dir():
+        problems.append(f"{own}: not a folder")
+        own = None
+    stated = {name: dict(_read_raw(_toml_files(own / name), problems, is_own=True)) for name in names} if own else {}
+    if accepted:
+        whole = {name: _merge_files(raw[name], stated.get(name, {})) for name in names}
+        for name, layer in zip(names, lay_out(accepted, whole[PROVIDERS], whole[FAMILIES]), strict=True):
+            changes = {stem: _Raw(f"accepted proposals for {stem}", {}, models) for stem, models in layer.items()}
+            raw[name] = _merge_files(raw[name], changes)
+    return {name: _merge_files(raw[name], stated.get(name, {})) for name in names}
+
+
+def _merge_files(files: dict[str, _Raw], changes: dict[str, _Raw]) -> dict[str, _Raw]:
+    return files | {stem: files[stem].merge(one) if stem in files else one for stem, one in changes.items()}
+
+
+def _toml_files(folder: Path) -> list[Path]:
+    return [path for path in _visible(folder) if path.suffix == ".toml" and not path.is_dir()]
 
 
 def _read_raw(paths: list[Path], problems: list[str], *, is_own: bool) -> Iterator[tuple[str, _Raw]]:

@@ -1,11 +1,13 @@
 """Catalog loader: data files -> rows. Facts are rewritten; operators' columns and rows stay. Idempotent.
 
-The files are the product's, merged with those in CATALOG_DIR. Price changes are added to the price history.
+The files are the product's, merged with applied proposals and with those in CATALOG_DIR. Price changes are added to the
+price history.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from django.db import transaction
 
 from apps.catalog import files, models, price_history
 from apps.catalog.price_cards import write_card
+from apps.catalog.stored_proposals import read_accepted
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, lock_in_transaction
 from apps.kernel.valkey import generation
 
@@ -43,32 +46,41 @@ class Loaded:
         )
 
 
-def load(folder: Path = files.FOLDER, today: date | None = None, author: str = price_history.LOADER) -> Loaded:
+def load(
+    folder: Path = files.FOLDER,
+    today: date | None = None,
+    author: str | Mapping[price_history.At, str] = price_history.LOADER,
+    only: Collection[price_history.At] | None = None,
+) -> Loaded:
     """Update the rows to the data files below `folder` and in CATALOG_DIR, in one transaction.
 
-    `author` of the price history's entries: the command, or the operator's address.
+    `author` of the price history's entries: the command, or the operator's address. With `only`, other offers stay as
+    they are, and an applied proposal that makes the files invalid is an error; a whole load leaves it out.
 
     A row that returns to the files becomes file-owned and keeps its operations columns. A mapping whose entry vanished
     is deactivated as of `today` and no longer file-owned; a model or provider without an entry only stops being
     file-owned. Raises InvalidFiles, and then changes nothing.
     """
-    catalog = files.read_files(folder, settings.CATALOG_DIR)
-    providers: Rows = {(file.id,): _provider_facts(file) for file in catalog.providers}
-    entries: Rows = {(entry.id,): _model_facts(family, entry) for family in catalog.families for entry in family.models}
-    mappings: Rows = {
-        (file.id, mapping.id): _mapping_facts(mapping, mode=entries[mapping.id,]["mode"])
-        for file in catalog.providers
-        for mapping in file.models
-    }
     withdrawal = {"deactivated_at": today or datetime.now(UTC).date()}
     with transaction.atomic():
-        # Servers that start together load one after the other.
+        # Servers that start together load one after the other, and none loads proposals of before another's decision.
         lock_in_transaction(AdvisoryLock.LOAD_CATALOG)
+        read = files.read_files if only is not None else files.read_leniently
+        catalog = read(folder, settings.CATALOG_DIR, read_accepted())
+        providers: Rows = {(file.id,): _provider_facts(file) for file in catalog.providers}
+        entries: Rows = {
+            (entry.id,): _model_facts(family, entry) for family in catalog.families for entry in family.models
+        }
+        mappings: Rows = {
+            (file.id, mapping.id): _mapping_facts(mapping, mode=entries[mapping.id,]["mode"])
+            for file in catalog.providers
+            for mapping in file.models
+        }
         before = price_history.cards_now()
         done = [
-            _write(models.Provider, ("id",), providers, {}),
-            _write(models.Model, ("id",), entries, {}),
-            _write(models.ModelProvider, ("provider_id", "model_id"), mappings, withdrawal),
+            _write(models.Provider, ("id",), providers, {}, only=None if only is None else ()),
+            _write(models.Model, ("id",), entries, {}, only=None if only is None else {(model,) for _, model in only}),
+            _write(models.ModelProvider, ("provider_id", "model_id"), mappings, withdrawal, only=only),
         ]
         added, changed, withdrawn = (sum(counts) for counts in zip(*done, strict=True))
         if added or changed or withdrawn:
@@ -123,10 +135,14 @@ def _text_of(value: Any) -> str:
 
 
 def _write(
-    table: type[models.CatalogRow], key: tuple[str, ...], stated: Rows, withdrawal: dict[str, Any]
+    table: type[models.CatalogRow],
+    key: tuple[str, ...],
+    stated: Rows,
+    withdrawal: dict[str, Any],
+    only: Collection[tuple[str, ...]] | None = None,
 ) -> tuple[int, int, int]:
-    """Write the rows that differ from the files. Return how many were added, changed and withdrawn."""
-    stated = {at: {**facts, "file_owned": True} for at, facts in stated.items()}
+    """Write the rows that differ from the files, or `only` some. Return how many were added, changed and withdrawn."""
+    stated = {at: {**facts, "file_owned": True} for at, facts in stated.items() if only is None or at in only}
     columns = list(next(iter(stated.values()), {"file_owned": True}))
     found = {tuple(row[name] for name in key): row for row in table.objects.values("pk", *key, *columns).order_by(*key)}
     differing = {
@@ -140,7 +156,11 @@ def _write(
         unique_fields=[name.removesuffix("_id") for name in key],
         update_fields=[*columns, "updated_at"],
     )
-    vanished = [row["pk"] for at, row in found.items() if row["file_owned"] and at not in stated]
+    vanished = [
+        row["pk"]
+        for at, row in found.items()
+        if row["file_owned"] and at not in stated and (only is None or at in only)
+    ]
     if vanished:
         table.objects.filter(pk__in=vanished).update(file_owned=False, **withdrawal)
     added = sum(at not in found for at in differing)
@@ -149,7 +169,8 @@ def _write(
 
 def _provider_facts(file: files.ProviderFile) -> dict[str, Any]:
     kept = ("name", "dialect", "auth", "base_url", "api_key_env", "website")
-    return {name: getattr(file, name) for name in kept} | {"facts": msgspec.to_builtins(file.facts)}
+    facts = {"facts": msgspec.to_builtins(file.facts), "checked_on": file.checked}
+    return {name: getattr(file, name) for name in kept} | facts
 
 
 def _model_facts(family: files.FamilyFile, entry: files.ModelEntry) -> dict[str, Any]:

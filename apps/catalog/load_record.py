@@ -23,6 +23,8 @@ _ROWS = """
     SELECT md5(string_agg(md5(t::text), '' ORDER BY id)) FROM catalog_provider t
     UNION ALL SELECT md5(string_agg(md5(t::text), '' ORDER BY id)) FROM catalog_model t
     UNION ALL SELECT md5(string_agg(md5(t::text), '' ORDER BY id)) FROM catalog_modelprovider t
+    UNION ALL SELECT md5(string_agg(md5(t::text), '' ORDER BY id)) FROM catalog_catalogproposal t
+        WHERE t.state = 'applied'
 """
 _LOCK = "LOCK TABLE catalog_provider, catalog_model, catalog_modelprovider IN SHARE ROW EXCLUSIVE MODE"
 

@@ -6,7 +6,7 @@ are those of the cheapest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -35,16 +35,21 @@ _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "s
 
 
 def build_listing(
-    catalog: Catalog, today: date, *, include_deactivated: bool, exclude_deprecated: bool
+    catalog: Catalog,
+    today: date,
+    *,
+    include_deactivated: bool,
+    exclude_deprecated: bool,
+    allows: Callable[[Offer], bool] | None = None,
 ) -> dict[str, Any]:
-    """Return the whole listing.
+    """Return the whole listing, or the part with the offers that `allows` returns true for.
 
     Models that every provider has shut off are left out unless `include_deactivated`; with `exclude_deprecated`, offers
     with an announced end are ignored.
     """
     entries = []
     for model in catalog.models.values():
-        live = [offer for offer in model.offers if offer.is_live(today)]
+        live = [offer for offer in model.offers if offer.is_live(today) and (allows is None or allows(offer))]
         offers = live or (model.offers if include_deactivated else ())
         shown = [offer for offer in offers if not (exclude_deprecated and offer.is_deprecated(today))]
         if shown:

@@ -80,6 +80,8 @@ class Provider(CatalogRow):
     base_url = models.CharField(max_length=300)
     api_key_env = models.CharField(max_length=80)
     website = models.URLField(blank=True)
+    # The day on which a person last compared the data file with the provider's pages; empty for operators' own rows.
+    checked_on = models.DateField(null=True, blank=True)
     # Differences of this provider from its dialect; dialects read them as `target.facts`.
     facts = models.JSONField(default=dict, blank=True)
     # Weight of the routing score: 0.8 lowers it by 20 percent, 0 excludes the provider from automatic routing.
@@ -180,3 +182,73 @@ class PriceChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model} {self.created_at:%Y-%m-%d}"
+
+
+class CatalogProposal(models.Model):
+    """A change of one offer that price lists suggest, and its decision. Applied ones are laid over the data files."""
+
+    class Kind(models.TextChoices):
+        """The subject of a proposal; an offer may have one waiting proposal of each kind."""
+
+        PRICES = "prices"
+        DEACTIVATION = "deactivation"
+        NEW_MODEL = "new_model"
+
+    class State(models.TextChoices):
+        """The decision."""
+
+        WAITING = "waiting"
+        APPLIED = "applied"
+        DISMISSED = "dismissed"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    # Plain ids: a new model has no rows yet.
+    provider = models.CharField(max_length=40)
+    model = models.CharField(max_length=120)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    state = models.CharField(max_length=12, choices=State.choices, default=State.WAITING)
+    # Each changed field as `[name, old, new]`, in words.
+    changes = models.JSONField(default=list)
+    # Keys of the offer's entry in its data file, decimals and days as strings; for a new model also `family` and
+    # `model`, its entry there.
+    entry = models.JSONField(default=dict)
+    # Why a person must decide; empty if the operator may let the gateway decide.
+    reasons = models.JSONField(default=list, blank=True)
+    # Sources disagree: it cannot be applied.
+    disputed = models.BooleanField(default=False)
+    # Kinds of the price lists that state it.
+    sources = models.JSONField(default=list)
+    first_seen_at = models.DateTimeField(auto_now_add=True)
+    seen_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True, blank=True)
+    # The operator's address, or the program.
+    decided_by = models.CharField(max_length=254, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "model", "kind"], condition=models.Q(state="waiting"), name="proposal_waiting_once"
+            ),
+        ]
+        indexes = [models.Index(fields=["state", "decided_at"], name="proposal_by_state")]
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model} ({self.get_kind_display().lower()})"
+
+
+class PriceListReading(models.Model):
+    """The last reading of a price list that the operator configured."""
+
+    # The kind of list and its address or file.
+    source = models.CharField(primary_key=True, max_length=500)
+    read_at = models.DateTimeField()
+    # The last reading without a problem.
+    succeeded_at = models.DateTimeField(null=True, blank=True)
+    entries = models.PositiveIntegerField(default=0)
+    # Why the list was refused; empty if it was read.
+    problem = models.TextField(blank=True)
+    # Entries and editions that were left out, with the reason.
+    notes = models.JSONField(default=list, blank=True)
+
+    def __str__(self) -> str:
+        return self.source

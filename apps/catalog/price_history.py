@@ -43,10 +43,15 @@ def cards_now() -> dict[At, Card]:
     return {(provider, model): effective_card(*stated) for provider, model, *stated in rows}
 
 
-def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: str) -> int:
-    """Record the changes in the caller's transaction; return how many mappings changed."""
+def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: str | Mapping[At, str]) -> int:
+    """Record the changes in the caller's transaction; return how many mappings changed.
+
+    `author` may differ from mapping to mapping; the data files' is the default then.
+    """
+    authors = {} if isinstance(author, str) else author
+    usual = author if isinstance(author, str) else LOADER
     rows = [
-        PriceChange(provider=at[0], model=at[1], old=before.get(at, {}), new=card, author=author)
+        PriceChange(provider=at[0], model=at[1], old=before.get(at, {}), new=card, author=authors.get(at, usual)[:254])
         for at, card in sorted(after.items())
         if card != before.get(at, {})
     ]

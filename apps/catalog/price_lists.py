@@ -21,6 +21,8 @@ from apps.catalog.price_cards import DEAREST_MILLION, MILLION_PLACES
 
 # Bytes of a list, seconds until it is read, and seconds without a byte. LiteLLM's list has 3.5 MB.
 MAX_BYTES, MAX_SECONDS, MAX_SILENCE = 8_000_000, 60.0, 10.0
+# Tokens of a context; more is a mistake.
+MAX_TOKENS = 100_000_000
 _MILLION = Decimal(1_000_000)
 _FINEST = Decimal(1).scaleb(-MILLION_PLACES)
 
@@ -29,10 +31,19 @@ class InvalidList(ValueError):
     """A list that cannot be read; the message says why."""
 
 
+class Abilities(NamedTuple):
+    """Limits and features of a chat model, in the words of our files; token limits are None if unknown."""
+
+    context: int | None
+    max_output: int | None
+    features: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+
 class Listed(NamedTuple):
     """A model in a list: the provider and the model as the list calls them, and USD per million tokens by the name of
     our price. `tiers` are those of long prompts; None if the list never states any. `fault` says why the entry is
-    invalid."""
+    invalid. `abilities` is None for models other than chats, and in lists that do not state any."""
 
     provider: str
     name: str
@@ -40,6 +51,7 @@ class Listed(NamedTuple):
     tiers: tuple[dict[str, Any], ...] | None = None
     deactivated: date | None = None
     fault: str = ""
+    abilities: Abilities | None = None
 
 
 class PriceList(NamedTuple):
@@ -146,9 +158,36 @@ def _litellm(document: Any) -> Iterator[Listed]:
         name = rest if rest and prefix in (provider, own) else key
         try:
             prices = _prices(stated, _LITELLM_FIELDS, _MILLION)
-            yield Listed(own, name, prices, _litellm_tiers(stated), _day(stated.get("deprecation_date")))
+            ends = _day(stated.get("deprecation_date"))
+            yield Listed(own, name, prices, _litellm_tiers(stated), ends, abilities=_litellm_abilities(stated))
         except ValueError as error:
             yield Listed(own, name, {}, fault=str(error))
+
+
+_LITELLM_FEATURES: Final = {
+    "supports_vision": ("vision",),
+    "supports_function_calling": ("tools",),
+    "supports_parallel_function_calling": ("parallel_tools",),
+    "supports_tool_choice": ("tool_choice",),
+    "supports_reasoning": ("reasoning",),
+    "supports_response_schema": ("structured_outputs", "json_output"),
+    "supports_prompt_caching": ("prompt_cache",),
+}
+
+
+def _litellm_abilities(stated: dict[str, Any]) -> Abilities | None:
+    if stated.get("mode") != "chat":
+        return None
+    features = [ours for name, words in _LITELLM_FEATURES.items() if stated.get(name) is True for ours in words]
+    inputs = ["text", *(["image"] if "vision" in features else [])]
+    inputs += ["pdf"] if stated.get("supports_pdf_input") is True else []
+    sizes = (_tokens(stated.get("max_input_tokens")), _tokens(stated.get("max_output_tokens")))
+    return Abilities(*sizes, tuple(features), tuple(inputs))
+
+
+def _tokens(stated: Any) -> int | None:
+    is_size = isinstance(stated, Decimal) and stated.is_finite() and 1 <= stated <= MAX_TOKENS
+    return int(stated) if is_size and stated == int(stated) else None
 
 
 def _litellm_tiers(stated: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -177,9 +216,30 @@ def _modelsdev(document: Any) -> Iterator[Listed]:
             if "input" not in cost:
                 continue
             try:
-                yield Listed(provider, name, _prices(cost, _MODELSDEV_FIELDS, Decimal(1)))
+                prices = _prices(cost, _MODELSDEV_FIELDS, Decimal(1))
+                yield Listed(provider, name, prices, abilities=_modelsdev_abilities(entry))
             except ValueError as error:
                 yield Listed(provider, name, {}, fault=str(error))
+
+
+_MODELSDEV_FEATURES: Final = {
+    "tool_call": ("tools",),
+    "reasoning": ("reasoning",),
+    "structured_output": ("structured_outputs", "json_output"),
+}
+_INPUTS: Final = ("text", "image", "audio", "video", "pdf")
+
+
+def _modelsdev_abilities(entry: dict[str, Any]) -> Abilities | None:
+    modalities, limit = _table(entry.get("modalities")), _table(entry.get("limit"))
+    stated = modalities.get("input")
+    inputs = [name for name in _INPUTS if name in stated] if isinstance(stated, list) else []
+    if modalities.get("output") != ["text"] or "text" not in inputs or entry.get("status") == "deprecated":
+        return None
+    features = [ours for name, words in _MODELSDEV_FEATURES.items() if entry.get(name) is True for ours in words]
+    features += ["vision"] if "image" in inputs else []
+    sizes = _tokens(limit.get("context")), _tokens(limit.get("output"))
+    return Abilities(*sizes, tuple(features), tuple(inputs))
 
 
 # OpenRouter's words, which LLM Gateway follows.

@@ -7,14 +7,16 @@ their own and are only reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from apps.catalog.files import CatalogFiles, Mapping, ProviderFile
+from apps.catalog.new_models import MAX_NEW, Families, NewModel, find_new_models
 from apps.catalog.price_cards import write_card
 from apps.catalog.price_lists import Listed, PriceList
 from apps.kernel.prices import PriceCard
@@ -36,49 +38,55 @@ _LIST_NAMES = {
 }
 
 At = tuple[str, str]
+# Kinds of proposals.
+PRICES: Final = "prices"
+DEACTIVATION: Final = "deactivation"
+NEW_MODEL: Final = "new_model"
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One changed price in USD per million tokens; None where there was none."""
+class Change(NamedTuple):
+    """One changed field with its values in words; `-` where there was none."""
 
     name: str
-    old: Decimal | None
-    new: Decimal
+    old: str
+    new: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Changes of one offer that the lists suggest. `reasons` say why a person must decide; a disputed one cannot be
-    accepted before one source is chosen. `tiers` and `deactivated` are None where they do not change."""
+    """Changes of one offer that the lists suggest, all of one kind.
+
+    `entry` has the changed keys of the offer's entry in its file. `reasons` say why a person must decide; a disputed
+    proposal cannot be applied before one source is chosen. `falls`: no price rises. A new model has a `family` and, if
+    it is new to that, `model_entry`.
+    """
 
     provider: str
     model: str
-    mapping: Mapping
+    kind: str
     checked: date
     sources: tuple[str, ...]
     changes: tuple[Change, ...]
-    tiers: tuple[dict[str, Any], ...] | None
-    deactivated: date | None
-    reasons: tuple[str, ...]
-    disputed: bool
+    entry: dict[str, Any]
+    reasons: tuple[str, ...] = ()
+    disputed: bool = False
+    falls: bool = False
+    family: str = ""
+    model_entry: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Provider and model."""
         return f"{self.provider}/{self.model}"
 
-    @property
-    def prices(self) -> dict[str, Any]:
-        """All flat prices of the offer with the changes."""
-        return self.mapping.prices | {change.name: change.new for change in self.changes}
-
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """The proposals, and notes on lists, entries and editions that were left out."""
+    """The proposals, notes on lists, entries and editions that were left out, and the sources that were refused."""
 
     proposals: list[Proposal]
     notes: list[str]
+    refused: tuple[str, ...] = ()
 
 
 class _Index:
@@ -87,14 +95,24 @@ class _Index:
     def __init__(self, lists: PriceList) -> None:
         self.source = lists.source
         self._entries: dict[At, list[Listed]] = {}
+        self._by_provider: dict[str, list[Listed]] = {}
         for entry in lists.entries:
             self._entries.setdefault((entry.provider.lower(), entry.name.lower()), []).append(entry)
+            self._by_provider.setdefault(entry.provider.lower(), []).append(entry)
 
     def of(self, file: ProviderFile, name: str) -> list[Listed]:
         """Return the entries of a provider's name."""
-        also: Any = file.facts.also_called
-        called = (file.id, *_LIST_NAMES.get(file.id, ()), *(also if isinstance(also, list) else ()))
-        return [entry for one in called for entry in self._entries.get((one, name.lower()), ())]
+        return [entry for one in _called(file) for entry in self._entries.get((one, name.lower()), ())]
+
+    def all_of(self, file: ProviderFile) -> list[Listed]:
+        """Return all entries of a provider."""
+        return [entry for one in _called(file) for entry in self._by_provider.get(one, ())]
+
+
+def _called(file: ProviderFile) -> Iterator[str]:
+    """Yield the names of a provider in lists."""
+    also: Any = file.facts.also_called
+    yield from (file.id, *_LIST_NAMES.get(file.id, ()), *(also if isinstance(also, list) else ()))
 
 
 def compare(
@@ -103,14 +121,41 @@ def compare(
     """Return what the lists say that the files do not. `held` are offers whose prices an operator states."""
     notes: list[str] = []
     indexes = [index for one in lists if not _is_refused(catalog, index := _Index(one), notes)]
+    refused = tuple(one.source for one in lists if one.source not in {index.source for index in indexes})
     found = [
         proposal
         for file in catalog.providers
         for mapping in file.models
         if (file.id, mapping.id) not in held
-        if (proposal := _compare(file, mapping, indexes, today, notes)) is not None
+        for proposal in _compare(file, mapping, indexes, today, notes)
     ]
-    return ListComparison(found, notes)
+    families = Families(catalog)
+    added = (
+        _added(file, new)
+        for file in catalog.providers
+        for new in find_new_models(file, families, {index.source: index.all_of(file) for index in indexes}, today)
+    )
+    found += islice(added, MAX_NEW)
+    if next(added, None) is not None:
+        notes.append(f"more than {MAX_NEW} new models; the others are left out")
+    return ListComparison(found, notes, refused)
+
+
+def _added(file: ProviderFile, new: NewModel) -> Proposal:
+    prices = [Change(name, "-", _text(price)) for name, price in new.entry["prices"].items()]
+    return Proposal(
+        provider=file.id,
+        model=new.model,
+        kind=NEW_MODEL,
+        checked=file.checked,
+        sources=new.sources,
+        changes=(Change("family", "-", new.family), *prices),
+        entry=new.entry,
+        reasons=new.reasons,
+        disputed=new.disputed,
+        family=new.family,
+        model_entry=new.model_entry,
+    )
 
 
 def _is_refused(catalog: CatalogFiles, index: _Index, notes: list[str]) -> bool:
@@ -119,7 +164,7 @@ def _is_refused(catalog: CatalogFiles, index: _Index, notes: list[str]) -> bool:
         for mapping in file.models:
             for entry in index.of(file, mapping.own_names[0]):
                 judged += 1
-                doubted += bool(entry.fault) or any(_is_far(one.old, one.new) for one in _changes(mapping, entry))
+                doubted += bool(entry.fault) or any(_is_far(old, new) for _, old, new in _changes(mapping, entry))
     if judged >= MIN_JUDGED and doubted > judged * MAX_DOUBTED:
         notes.append(
             f"{index.source}: refused. {doubted} of {judged} prices are invalid or moved more than {MAX_MOVE}-fold; "
@@ -137,10 +182,14 @@ def _is_far(old: Decimal | None, new: Decimal) -> bool:
     return not old / MAX_MOVE <= new <= old * MAX_MOVE
 
 
-def _changes(mapping: Mapping, entry: Listed) -> list[Change]:
+# A price by name, before and after.
+_Moved = tuple[str, Decimal | None, Decimal]
+
+
+def _changes(mapping: Mapping, entry: Listed) -> list[_Moved]:
     card = mapping.card
     return [
-        Change(name, getattr(card, name), price)
+        (name, getattr(card, name), price)
         for name, price in entry.prices.items()
         # A list states 0 where the price is in another unit.
         if getattr(card, name) != price and (price or getattr(card, name) is not None)
@@ -149,7 +198,7 @@ def _changes(mapping: Mapping, entry: Listed) -> list[Change]:
 
 def _compare(
     file: ProviderFile, mapping: Mapping, indexes: Sequence[_Index], today: date, notes: list[str]
-) -> Proposal | None:
+) -> Iterator[Proposal]:
     usual, *aliases = (mapping.model_name or mapping.id, *mapping.aliases)
     at = f"{file.id}/{mapping.id}"
     stated: dict[str, Listed] = {}
@@ -163,37 +212,57 @@ def _compare(
             if any(entry.prices != valid[0].prices for entry in valid[1:]):
                 reasons.append(f"{index.source} has several prices for the names of this offer")
     if not stated:
-        return None
+        return
     changes, disputes = _merge_prices(mapping, stated)
-    card = msgspec.structs.replace(mapping.card, **{change.name: change.new for change in changes})
+    card = msgspec.structs.replace(mapping.card, **{name: new for name, _, new in changes})
     notes += [note for index in indexes for note in _editions(file, mapping, card, index)]
     tiers, tier_reasons = _merge_tiers(mapping, stated.values())
+    if changes or disputes or tiers is not None:
+        words = [Change(name, _text(old), _text(new)) for name, old, new in changes]
+        words += [] if tiers is None else [Change("tiers", _tiers(mapping.tiers), _tiers(tiers))]
+        prices = {name: new for name, _, new in changes}
+        yield Proposal(
+            provider=file.id,
+            model=mapping.id,
+            kind=PRICES,
+            checked=file.checked,
+            sources=tuple(stated),
+            changes=tuple(words),
+            entry=({"prices": prices} if prices else {}) | ({} if tiers is None else {"tiers": list(tiers)}),
+            reasons=(*reasons, *disputes, *tier_reasons, *_reasons(mapping, changes)),
+            disputed=bool(disputes),
+            falls=all(old is not None and new < old for _, old, new in changes) and _tiers_fall(mapping, tiers),
+        )
+    yield from _deactivation(file, mapping, stated, today)
+
+
+def _deactivation(file: ProviderFile, mapping: Mapping, stated: dict[str, Listed], today: date) -> Iterator[Proposal]:
     ends = {source: entry.deactivated for source, entry in stated.items() if entry.deactivated}
-    deactivated = next(iter(ends.values()), None)
-    if len(set(ends.values())) > 1:
-        disputes.append(f"sources disagree on the end: {', '.join(f'{one} {day}' for one, day in ends.items())}")
-    if deactivated == mapping.deactivated and len(set(ends.values())) == 1:
-        deactivated = None
-    if not (changes or disputes or tiers is not None or deactivated):
-        return None
-    reasons += [*disputes, *tier_reasons, *_reasons(mapping, changes)]
-    if deactivated and deactivated <= today:
-        reasons.append(f"is out of service at once: its end is {deactivated}")
-    return Proposal(
-        file.id,
-        mapping.id,
-        mapping,
-        file.checked,
-        tuple(stated),
-        tuple(changes),
-        tiers,
-        deactivated,
-        tuple(reasons),
-        bool(disputes),
+    days = set(ends.values())
+    if not days or days == {mapping.deactivated}:
+        return
+    end = next(day for day in ends.values() if day != mapping.deactivated)
+    reasons = []
+    if len(days) > 1:
+        reasons.append(f"sources disagree on the end: {', '.join(f'{one} {day}' for one, day in ends.items())}")
+    if end <= today:
+        reasons.append(f"is out of service at once: its end is {end}")
+    if mapping.deactivated and mapping.deactivated <= today:
+        reasons.append(f"returns to service: its end was {mapping.deactivated}")
+    yield Proposal(
+        provider=file.id,
+        model=mapping.id,
+        kind=DEACTIVATION,
+        checked=file.checked,
+        sources=tuple(ends),
+        changes=(Change("deactivated", str(mapping.deactivated or "-"), str(end)),),
+        entry={"deactivated": end},
+        reasons=tuple(reasons),
+        disputed=len(days) > 1,
     )
 
 
-def _merge_prices(mapping: Mapping, stated: dict[str, Listed]) -> tuple[list[Change], list[str]]:
+def _merge_prices(mapping: Mapping, stated: dict[str, Listed]) -> tuple[list[_Moved], list[str]]:
     """Return the changes, and the prices on which the sources disagree."""
     changes, disputes = [], []
     names = dict.fromkeys(name for entry in stated.values() for name in entry.prices)
@@ -204,7 +273,7 @@ def _merge_prices(mapping: Mapping, stated: dict[str, Listed]) -> tuple[list[Cha
             disputes.append(f"sources disagree on {name}: {', '.join(f'{one} {_text(p)}' for one, p in said.items())}")
             new = next(price for price in said.values() if price != old)
         if new != old and (new or old is not None):
-            changes.append(Change(name, old, new))
+            changes.append((name, old, new))
     return changes, disputes
 
 
@@ -231,19 +300,30 @@ def _merge_tiers(mapping: Mapping, stated: Iterable[Listed]) -> tuple[tuple[dict
     return new, reasons + moved
 
 
-def _reasons(mapping: Mapping, changes: Sequence[Change]) -> Iterator[str]:
-    for change in changes:
-        if change.old is None:
-            yield f"gains a price of {change.name}"
-        elif not change.new:
-            yield f"{change.name} falls to 0"
-        elif not change.old:
-            yield f"{change.name} was 0"
-        elif _is_far(change.old, change.new):
-            yield f"{change.name} moves more than {MAX_MOVE}-fold"
+def _tiers_fall(mapping: Mapping, tiers: Iterable[dict[str, Any]] | None) -> bool:
+    """Return whether no price of a tier rises; a tier that comes or goes has a reason of its own."""
+    own = {tier["above_input_tokens"]: tier for tier in mapping.tiers}
+    return not any(
+        price > Decimal(str(own.get(tier["above_input_tokens"], {}).get(name, 0)))
+        for tier in tiers or ()
+        for name, price in tier.items()
+        if name != "above_input_tokens"
+    )
+
+
+def _reasons(mapping: Mapping, changes: Sequence[_Moved]) -> Iterator[str]:
+    for name, old, new in changes:
+        if old is None:
+            yield f"gains a price of {name}"
+        elif not new:
+            yield f"{name} falls to 0"
+        elif not old:
+            yield f"{name} was 0"
+        elif _is_far(old, new):
+            yield f"{name} moves more than {MAX_MOVE}-fold"
     card = mapping.card
-    new = {"input": card.input, "output": card.output} | {change.name: change.new for change in changes}
-    if card.input and card.output and card.input < card.output and (new["input"] or 0) > (new["output"] or 0):
+    after = {"input": card.input, "output": card.output} | {name: new for name, _, new in changes}
+    if card.input and card.output and card.input < card.output and (after["input"] or 0) > (after["output"] or 0):
         yield "input costs more than output; they look swapped"
 
 
@@ -269,11 +349,7 @@ def describe(proposal: Proposal, today: date) -> Iterator[str]:
     old = f", {age} days ago" + ("; OLD" if age > MAX_AGE_DAYS else "")
     yield f"{proposal.name} ({', '.join(proposal.sources)}; ours checked {proposal.checked}{old})"
     for change in proposal.changes:
-        yield f"    {change.name} {_text(change.old)} -> {_text(change.new)}"
-    if proposal.tiers is not None:
-        yield f"    tiers {_tiers(proposal.mapping.tiers)} -> {_tiers(proposal.tiers)}"
-    if proposal.deactivated:
-        yield f"    deactivated {proposal.mapping.deactivated or '-'} -> {proposal.deactivated}"
+        yield f"    {change.name} {change.old} -> {change.new}"
     for reason in proposal.reasons:
         yield f"    ! {reason}"
 

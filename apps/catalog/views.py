@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from apps.catalog import catalog_cache
 from apps.catalog.client_listings import build_model_info, read_page
 from apps.catalog.model_listing import build_entry, build_listing, list_of
-from apps.catalog.offers import Catalog, CatalogModel
+from apps.catalog.offers import Catalog, CatalogModel, Offer
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.compression import accepts_gzip, gzipped
@@ -37,12 +37,33 @@ class OwnListing:
         return next((model for model in self.read() if model.id in (model_id, f"{model_id}:latest")), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The offers that a caller can call; those of one version are the same."""
+
+    version: Hashable
+    allows: Callable[[Offer], bool] = field(compare=False)
+
+
 @require_safe
-def list_models(request: HttpRequest, own: OwnListing | None = None) -> HttpResponse:
-    """List all models, an organization's own first. Query: `include_deactivated`, `exclude_deprecated`."""
+def list_models(
+    request: HttpRequest,
+    own: OwnListing | None = None,
+    find_reach: Callable[[Catalog], Reach] | None = None,
+) -> HttpResponse:
+    """List all models, an organization's own first.
+
+    Query: `include_deactivated`, `exclude_deprecated`, and `callable`: only the models that `find_reach` returns.
+    """
     flags = _flag(request, "include_deactivated"), _flag(request, "exclude_deprecated")
+    is_narrow = _flag(request, "callable")
+    if is_narrow and flags[0]:
+        raise InvalidRequest("callable and include_deactivated cannot both be true", param="include_deactivated")
     catalog, today = catalog_cache.current(), _today()
-    listing = _listing(catalog, today, *flags) if own is None else _listing_with_own(own, catalog, today, *flags)
+    if is_narrow and find_reach is not None:
+        listing = _reachable_listing(own, find_reach(catalog), catalog, today, flags[1])
+    else:
+        listing = _listing(catalog, today, *flags) if own is None else _listing_with_own(own, catalog, today, *flags)
     if "anthropic-version" in request.headers:
         return _answer(msgspec.json.encode(read_page(request.GET).of(listing.models)))
     return _kept(request, listing)
@@ -92,6 +113,22 @@ def _listing_with_own(
     others = _listing(catalog, today, include_deactivated, exclude_deprecated).models
     models = own.read()
     return offload(LARGE, lambda: _packed(list_of([*(build_entry(one, one.offers) for one in models), *others])))
+
+
+@lru_cache(maxsize=8)
+def _reachable_listing(
+    own: OwnListing | None, reach: Reach, catalog: Catalog, today: date, exclude_deprecated: bool
+) -> _Listing:
+    """Return the listing of what a caller can call, with an organization's own models first."""
+    models = () if own is None else own.read()
+
+    def build() -> _Listing:
+        others = build_listing(
+            catalog, today, include_deactivated=False, exclude_deprecated=exclude_deprecated, allows=reach.allows
+        )["data"]
+        return _packed(list_of([*(build_entry(one, one.offers) for one in models), *others]))
+
+    return offload(LARGE, build)
 
 
 def _build(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:

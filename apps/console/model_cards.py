@@ -115,6 +115,8 @@ class Search:
     features: tuple[str, ...] = ()
     provider: str = ""
     is_free: bool = False
+    # With these providers only, if they are given.
+    reached: frozenset[str] | None = None
     sort: str = "newest"
 
     def finds(self, card: ModelCard) -> bool:
@@ -125,6 +127,7 @@ class Search:
             and set(self.features) <= set(card.features)
             and (not self.provider or self.provider in card.providers)
             and (card.is_free or not self.is_free)
+            and (self.reached is None or not self.reached.isdisjoint(card.providers))
         )
 
 

@@ -38,6 +38,10 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     tables: dict[str, tuple[str, Callable[[], Table | None]]] = {
         "Stores": ("gateway.view_reconciliation", system_panels.stores),
         "Scheduled tasks": ("gateway.view_reconciliation", system_panels.tasks),
+        "Catalogue": (
+            "catalog.view_catalogproposal",
+            partial(system_panels.ask_database, system_panels.catalog),
+        ),
         "Low balances": (
             "organizations.view_organization",
             partial(system_panels.ask_database, system_panels.low_balances),

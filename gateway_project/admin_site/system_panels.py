@@ -13,12 +13,15 @@ from functools import partial
 from typing import TypeVar
 
 import structlog
+from django.contrib.admin.utils import quote
 from django.db import DatabaseError, connections, transaction
 from django.urls import reverse
 from django.utils import timezone
 from redis.exceptions import RedisError
 
 from apps.catalog import catalog_cache
+from apps.catalog.models import CatalogProposal, PriceListReading, Provider
+from apps.catalog.proposals import MAX_AGE_DAYS
 from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers, ProviderStats
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
@@ -163,6 +166,31 @@ def _tracker(report: TrafficReport | None, bars: dict[datetime, Traffic]) -> lis
         )
         cells.append({"tone": tone, "title": f"{as_text.moment(moment)} UTC: {words}"})
     return cells
+
+
+def catalog() -> Table:
+    """Return the proposals that wait, those on which price lists disagree, refused lists, and providers whose prices
+    were last checked long ago."""
+    proposals = reverse("admin:catalog_catalogproposal_changelist") + "?state=waiting"
+    waiting = CatalogProposal.objects.filter(state=CatalogProposal.State.WAITING)
+    disputed = waiting.filter(disputed=True).count()
+    rows = [
+        [Cell("Proposals waiting", proposals), Cell(as_text.count(waiting.count()))],
+        [
+            Cell("Price lists disagree", proposals + "&disputed=1"),
+            Cell(as_text.count(disputed), tone="bad" if disputed else ""),
+        ],
+    ]
+    for one in PriceListReading.objects.order_by("source"):
+        link = reverse("admin:catalog_pricelistreading_change", args=[quote(one.source)])
+        words = one.problem or f"read {as_text.moment(one.read_at)}"
+        rows.append([Cell(one.source, link), Cell(words, tone="bad" if one.problem else "good")])
+    oldest = timezone.now().date() - timedelta(days=MAX_AGE_DAYS)
+    for provider in Provider.objects.filter(active=True, checked_on__lt=oldest).order_by("checked_on", "id"):
+        if not provider.facts.get("development_only"):
+            link = reverse("admin:catalog_provider_change", args=[provider.pk])
+            rows.append([Cell(provider.name, link), Cell(f"prices checked {provider.checked_on}; old", tone="bad")])
+    return Table("Catalogue", ["Subject", "State"], rows, words=True)
 
 
 def low_balances() -> Table:

@@ -40,6 +40,10 @@ _GIVEN_AWAY = (
     "password",
     "replace-me",
 )
+# Kinds of price lists (`KINDS` in apps/catalog/price_lists.py, which loads an HTTP client), and of proposals that the
+# gateway may apply by itself.
+PRICE_LISTS = ("litellm", "modelsdev", "openrouter", "llmgateway")
+APPLICABLE = ("new_models", "falling_prices", "deactivations")
 _STRIPE_TEST = ("sk_test_", "rk_test_", "pk_test_")
 _PROVIDERS = Path(__file__).parents[2] / "apps/catalog/providers"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound to
@@ -71,6 +75,44 @@ def _any_mode() -> Iterator[Diagnosis]:
         name = f"{stem.upper().replace('-', '_')}_BASE_URL"
         if fault := _fault_of_address(os.environ.get(name, "")):
             yield _error(f"{name} {fault}.", fix="Leave it out for the catalog's address.", code="gateway.E015")
+
+    yield from _errors_of_price_lists()
+
+
+def _errors_of_price_lists() -> Iterator[Diagnosis]:
+    kinds = []
+    for stated in settings.CATALOG_PRICE_LISTS:
+        kind, separator, place = stated.partition("=")
+        kinds.append(kind)
+        if kind not in PRICE_LISTS or not separator:
+            known = ", ".join(PRICE_LISTS)
+            yield _error(
+                f"CATALOG_PRICE_LISTS has {kind[:40]!r}, which is not a kind of price list.",
+                fix=f"State each list as KIND=PLACE; the kinds are {known}.",
+                code="gateway.E019",
+            )
+        elif not (place.startswith("/") or _is_plain_address(place)):
+            yield _error(
+                f"CATALOG_PRICE_LISTS has a place for {kind} that is neither an address nor a file.",
+                fix="State an http:// or https:// URL without user and password, or an absolute path.",
+                code="gateway.E019",
+            )
+    if len(set(kinds)) < len(kinds):
+        yield _error("CATALOG_PRICE_LISTS has a kind twice.", fix="State each kind once.", code="gateway.E019")
+    if unknown := sorted(set(settings.CATALOG_APPLY) - set(APPLICABLE)):
+        yield _error(
+            f"CATALOG_APPLY has {unknown[0][:40]!r}.",
+            fix=f"The values are {', '.join(APPLICABLE)}.",
+            code="gateway.E020",
+        )
+
+
+def _is_plain_address(place: str) -> bool:
+    try:
+        parts = urlsplit(place)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
 
 
 def _fault_of_address(address: str) -> str | None:

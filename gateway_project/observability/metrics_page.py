@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from apps.catalog import metrics as catalog_metrics
 from apps.gateway.metrics import flush_to_prometheus
 from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Unauthenticated
@@ -62,7 +63,7 @@ class PacedRendering:
 def _render() -> bytes:
     flush_to_prometheus()
     text: bytes = ExportToDjangoView(None).content
-    return text + task_metrics.exposition() + log_sink_metrics.exposition()
+    return text + task_metrics.exposition() + log_sink_metrics.exposition() + catalog_metrics.exposition()
 
 
 _rendering = PacedRendering(_render)

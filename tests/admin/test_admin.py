@@ -33,7 +33,7 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.catalog.models import Model, ModelProvider, PriceChange, Provider
+from apps.catalog.models import CatalogProposal, Model, ModelProvider, PriceChange, PriceListReading, Provider
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id, time_of
@@ -147,6 +147,10 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
         PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
+        CatalogProposal.objects.create(
+            provider="acme-ai", model="acme-1", kind="prices", entry={"offer": {"prices": {"input": "1"}}}, seen_at=now
+        ),
+        PriceListReading.objects.create(source="litellm=https://lists.example/a.json", read_at=now),
         *(AuditEntry.objects.all()[:1]),
         IdempotentAnswer.objects.create(
             user_id=world.olivia.id,

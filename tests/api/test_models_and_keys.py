@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from apps.catalog import catalog_cache
+from apps.catalog.models import ModelProvider
 from apps.kernel.valkey import generation
 from apps.keys.actions import CreatedKey, change_api_key
+from apps.keys.models import IamRule, ProviderKey
+from apps.keys.secrets import encrypt_credential
 from tests.support.cast import World, make_key
 from tests.support.shipped_catalog import stock
 
@@ -74,3 +78,69 @@ def test_a_key_that_was_revoked_is_refused_at_once(
     with django_capture_on_commit_callbacks(execute=True):
         change_api_key(key=created.key, changes={"status": "inactive"})
     assert client.get("/v1/models", headers=headers).status_code == 401
+
+
+def callable_models(client: Client, token: str = "", query: str = "?callable=true") -> dict[str, set[str]]:
+    """The models that can be called, with their providers."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    listed = client.get(f"/v1/models{query}", headers=headers).json()["data"]
+    return {one["id"]: {provider["providerId"] for provider in one["providers"]} for one in listed}
+
+
+def offers(*providers: str) -> dict[str, set[str]]:
+    """The models of these providers in the tables that are served today."""
+    found: dict[str, set[str]] = {}
+    for row in ModelProvider.objects.filter(provider__in=providers).exclude(
+        deactivated_at__lte=datetime.now(UTC).date()
+    ):
+        found.setdefault(row.model_id, set()).add(row.provider_id)
+    return found
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator has credentials for Groq and Cloudflare, and states no account there."""
+    for name in ModelProvider.objects.values_list("provider__api_key_env", flat=True).distinct():
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "CLOUDFLARE_ACCOUNT_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-operator")
+    monkeypatch.setenv("CLOUDFLARE_API_KEY", "cf-operator")
+
+
+def test_only_what_can_be_called_is_listed_if_asked(client: Client, created: CreatedKey, credentials: None) -> None:
+    # Cloudflare's address needs an account, which is not set.
+    assert callable_models(client) == callable_models(client, created.token) == offers("groq")
+    everything = callable_models(client, created.token, "")
+    assert everything.keys() > offers("groq").keys()
+    assert callable_models(client, "", "?callable=false") == everything
+
+
+def test_what_can_be_called_follows_mode_keys_and_rules(
+    client: Client, world: World, created: CreatedKey, credentials: None, django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        world.acme.plan = "pro"
+        world.acme.save()
+        ProviderKey.objects.create(
+            organization=world.acme,
+            provider="xai",
+            encrypted_token=encrypt_credential("xai-own"),
+            last_four="-own",
+        )
+        world.project.mode = "api-keys"
+        world.project.save()
+    assert callable_models(client, created.token) == offers("xai")
+    with django_capture_on_commit_callbacks(execute=True):
+        world.project.mode = "hybrid"
+        world.project.save()
+    assert callable_models(client, created.token) == offers("groq", "xai")
+    with django_capture_on_commit_callbacks(execute=True):
+        IamRule.objects.create(api_key=created.key, rule_type="deny_providers", rule_value={"providers": ["groq"]})
+    assert callable_models(client, created.token) == offers("xai")
+
+
+def test_callable_does_not_go_with_deactivated_models(client: Client) -> None:
+    answer = client.get("/v1/models?callable=true&include_deactivated=true")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "include_deactivated")
+    assert client.get("/v1/models?callable=perhaps").json()["error"]["param"] == "callable"

@@ -13,7 +13,7 @@ import requests
 import responses
 
 from apps.catalog import price_lists
-from apps.catalog.price_lists import InvalidList, Listed, fetch_list, read_list
+from apps.catalog.price_lists import Abilities, InvalidList, Listed, fetch_list, read_list
 
 NO_JSON = "litellm: not JSON; it begins with"
 NO_LIST = "litellm: no model has a price; the document is not a list of this kind"
@@ -53,8 +53,64 @@ def test_litellms_list_is_read_with_its_tiers_and_ends() -> None:
             },
         ),
         date(2026, 11, 30),
+        # The file has only its prices.
+        abilities=Abilities(None, None, (), ("text",)),
     )
     assert (found["google/gemma-4-31B-it"].provider, found["gpt-4o-mini"].prices) == ("deepinfra", PRICES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "abilities"),
+    [
+        ({}, None),
+        ({"mode": "embedding", "max_input_tokens": 8192}, None),
+        (
+            {
+                "mode": "chat",
+                "max_input_tokens": 131072,
+                "max_output_tokens": 8192,
+                "supports_vision": True,
+                "supports_pdf_input": True,
+                "supports_function_calling": True,
+                "supports_response_schema": True,
+                "supports_reasoning": "yes",
+            },
+            Abilities(
+                131072,
+                8192,
+                ("vision", "tools", "structured_outputs", "json_output"),
+                ("text", "image", "pdf"),
+            ),
+        ),
+        ({"mode": "chat", "max_input_tokens": 1.5, "max_output_tokens": -1}, Abilities(None, None, (), ("text",))),
+        ({"mode": "chat", "max_input_tokens": 1e308, "max_output_tokens": "8k"}, Abilities(None, None, (), ("text",))),
+    ],
+)
+def test_abilities_of_chat_models_are_read(fields: dict[str, Any], abilities: Abilities | None) -> None:
+    [entry] = read_list("litellm", litellm(**fields)).entries
+    assert (entry.abilities, entry.fault) == (abilities, "")
+
+
+CHAT = {"modalities": {"input": ["text", "image", "smell"], "output": ["text"]}, "limit": {"context": 400_000}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "abilities"),
+    [
+        ({}, None),
+        ({"modalities": {"input": "text", "output": ["text"]}}, None),
+        ({"modalities": {"input": ["text"], "output": ["image"]}}, None),
+        (CHAT | {"status": "deprecated"}, None),
+        (
+            CHAT | {"tool_call": True, "reasoning": 1, "structured_output": True},
+            Abilities(400_000, None, ("tools", "structured_outputs", "json_output", "vision"), ("text", "image")),
+        ),
+    ],
+)
+def test_abilities_in_models_devs_list_are_read(fields: dict[str, Any], abilities: Abilities | None) -> None:
+    document = {"openai": {"models": {"gpt-7": {"cost": {"input": 1, "output": 2}} | fields}}}
+    [entry] = read_list("modelsdev", json.dumps(document).encode()).entries
+    assert (entry.abilities, entry.fault) == (abilities, "")
 
 
 @pytest.mark.parametrize(

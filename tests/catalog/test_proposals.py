@@ -106,8 +106,8 @@ def test_two_releases_of_a_list_differ_as_read_by_hand(tmp_path: Path) -> None:
         [f"openai/gpt-4o {age}", "    deactivated - -> 2027-01-14"],
         [f"openai/gpt-4o-mini {age}", "    deactivated - -> 2027-01-14"],
     ]
-    # Prices that the list does not know stay.
-    assert found.proposals[0].prices["web_search"] == Decimal("0.01")
+    # Only what changes is laid over the file.
+    assert found.proposals[0].entry == {"prices": {"cached_input": Decimal("0.1")}}
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,12 @@ def test_a_new_price_a_tier_an_alias_and_a_past_end_need_a_person(tmp_path: Path
         'aliases = ["old-fox"]\nprices = { input = 1, output = 4 }',
         PriceList("litellm", [several.entries[0]._replace(tiers=tiers, deactivated=TODAY), several.entries[1]]),
     )
-    assert reasons(found) == [
-        "litellm has several prices for the names of this offer",
-        "gains the tier above 200000 tokens",
-        "is out of service at once: its end is 2026-11-28",
+    assert [(one.kind, one.reasons) for one in found.proposals] == [
+        (
+            "prices",
+            ("litellm has several prices for the names of this offer", "gains the tier above 200000 tokens"),
+        ),
+        ("deactivation", ("is out of service at once: its end is 2026-11-28",)),
     ]
     found = compare_one(tmp_path, "prices = { output = 4 }", listing(input="2"))
     assert reasons(found) == ["gains a price of input"]
@@ -149,7 +151,9 @@ def test_a_tier_that_moves_keeps_what_the_list_does_not_state(tmp_path: Path) ->
     ours = "prices = { input = 1 }\ntiers = [{ above_input_tokens = 200000, input = 2, output = 9 }]"
     found = compare_one(tmp_path, ours, listing(tiers=tiers, input="1"))
     assert reasons(found) == ["input above 200000 tokens moves more than 3-fold or to 0"]
-    assert found.proposals[0].tiers == ({"above_input_tokens": 200_000, "input": Decimal(8), "output": Decimal(9)},)
+    assert found.proposals[0].entry == {
+        "tiers": [{"above_input_tokens": 200_000, "input": Decimal(8), "output": Decimal(9)}]
+    }
     # A list that states no tiers at all says nothing about ours.
     assert compare_one(tmp_path, ours, listing("modelsdev", input="1")).proposals == []
 
@@ -195,6 +199,7 @@ def test_a_list_in_another_unit_or_with_swapped_columns_is_refused(tmp_path: Pat
             "litellm: refused. 6 of 6 prices are invalid or moved more than 3-fold; the list may be in another unit, "
             "or its columns are swapped"
         ],
+        ("litellm",),
     )
 
 
@@ -212,3 +217,33 @@ def test_an_edition_is_noted_unless_the_offers_new_price_explains_it(tmp_path: P
 def test_prices_that_an_operator_states_are_left_alone(tmp_path: Path) -> None:
     ours = catalog(tmp_path, {"openai": '[[models]]\nid = "fox"\nprices = { input = 1 }'})
     assert compare(ours, [listing(input="0.9")], TODAY, frozenset({("openai", "fox")})).proposals == []
+
+
+@pytest.mark.parametrize(
+    ("prices", "falls"),
+    [
+        ({"input": "0.5", "output": "4"}, True),
+        ({"input": "0.5", "output": "3"}, True),
+        ({"input": "0.5", "output": "4.5"}, False),
+        ({"input": "1.5", "output": "4"}, False),
+        ({"input": "1", "output": "4", "cached_input": "0.1"}, False),
+    ],
+)
+def test_only_prices_that_all_fall_are_a_fall(tmp_path: Path, prices: dict[str, str], falls: bool) -> None:
+    [proposal] = compare_one(tmp_path, "prices = { input = 1, output = 4 }", listing(**prices)).proposals
+    assert proposal.falls is falls
+
+
+def test_a_tier_that_rises_is_no_fall(tmp_path: Path) -> None:
+    ours = "prices = { input = 1 }\ntiers = [{ above_input_tokens = 200000, input = 2 }]"
+    for price, falls in (("1.5", True), ("2.5", False)):
+        tiers = ({"above_input_tokens": 200_000, "input": Decimal(price)},)
+        [proposal] = compare_one(tmp_path, ours, listing(tiers=tiers, input="0.9")).proposals
+        assert (proposal.falls, proposal.reasons) == (falls, ())
+
+
+def test_an_end_that_passed_and_is_stated_again_needs_a_person(tmp_path: Path) -> None:
+    ours = "prices = { input = 1 }\ndeactivated = 2026-11-20"
+    assert reasons(compare_one(tmp_path, ours, listing(ends=date(2027, 1, 1), input="1"))) == [
+        "returns to service: its end was 2026-11-20"
+    ]

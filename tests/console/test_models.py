@@ -100,3 +100,21 @@ def test_no_script_stands_in_the_pages() -> None:
         assert "script-src 'self';" in answer.headers["Content-Security-Policy"]
         assert b"style=" not in answer.content
         assert b"<script>" not in answer.content
+
+
+def test_a_model_that_credits_do_not_reach_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GROQ_API_KEY", "XAI_API_KEY", "CLOUDFLARE_ACCOUNT_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SANDBOX_API_KEY", "sandbox-secret")
+    monkeypatch.setenv("CLOUDFLARE_API_KEY", "cf-operator")
+    assert "add a provider key of your own" not in words(see("/models/echo"))
+    said = words(see("/models/gpt-oss-20b"))
+    assert "The operator has no credential for it: add a provider key of your own to call it here" in said
+    assert "The operator has not set its region or account: add a provider key of your own to call it here" in said
+    listed = see(q="grok-4")
+    assert all(row["needs_own_key"] for row in listed.context["rows"])
+    assert "Needs a provider key" in words(listed)
+    assert ids_on(see(q="grok-4", callable="true")) == []
+    assert ids_on(see(q="echo-fast", callable="true")) == ["echo-fast"]
+    many = see(q="sandbox", callable="true", page="1")
+    assert all("sandbox" in row["card"].providers for row in many.context["rows"])

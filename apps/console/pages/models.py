@@ -30,6 +30,7 @@ from apps.console.rendering import show
 from apps.console.snippets import snippets_for
 from apps.console.templatetags.console import number
 from apps.console.visit import public_page
+from apps.gateway.routing.availability import find_obstacle
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.kernel.errors import NotFound
 from apps.kernel.rest.errors import show_error
@@ -41,21 +42,28 @@ _MAX_TEXT, _MAX_PAGES = 100, 1_000
 
 @public_page()
 def models(request: HttpRequest) -> HttpResponse:
-    """Show the models that the query asks for: `q`, `mode`, `feature` (several), `provider`, `free`, `sort`, `page`."""
-    wanted = _read(request)
+    """Show the models that the query asks for: `q`, `mode`, `feature` (several), `provider`, `free`, `callable`,
+    `sort`, `page`."""
     cards = current_cards()
+    known = {offer.provider.id: offer.provider for card in cards for offer in card.offers}
+    reached = frozenset(name for name, provider in known.items() if not find_obstacle(provider))
+    wanted = _read(request, reached)
     found = search(cards, wanted)
     last = max(1, -(-len(found) // PAGE_SIZE))
     stated = request.GET.get("page", "1")
     page = min(max(1, int(stated) if stated.isdecimal() and len(stated) < len(str(_MAX_PAGES)) else 1), last)
     start = (page - 1) * PAGE_SIZE
-    providers = {offer.provider.id: offer.provider.name for card in cards for offer in card.offers}
+    providers = {name: provider.name for name, provider in known.items()}
     return show(
         request,
         "models",
         open_page="models",
         wanted=wanted,
-        rows=[{"card": card, "uptime": _uptime(card.offers)} for card in found[start : start + PAGE_SIZE]],
+        rows=[
+            {"card": card, "uptime": _uptime(card.offers), "needs_own_key": reached.isdisjoint(card.providers)}
+            for card in found[start : start + PAGE_SIZE]
+        ],
+        is_callable=wanted.reached is not None,
         count=len(found),
         total=len(cards),
         modes=[("", "All kinds"), *MODES.items()],
@@ -94,7 +102,7 @@ def model(request: HttpRequest, model_id: str) -> HttpResponse:
     )
 
 
-def _read(request: HttpRequest) -> Search:
+def _read(request: HttpRequest, reached: frozenset[str]) -> Search:
     said = request.GET
     sort = said.get("sort", "")
     mode = said.get("mode", "")
@@ -104,6 +112,7 @@ def _read(request: HttpRequest) -> Search:
         features=tuple(name for name in FEATURES if name in said.getlist("feature")[: len(FEATURES)]),
         provider=said.get("provider", "")[:_MAX_TEXT],
         is_free=said.get("free") == "true",
+        reached=reached if said.get("callable") == "true" else None,
         sort=sort if sort in SORTS else "newest",
     )
 
@@ -112,6 +121,7 @@ def _address(wanted: Search, page: int) -> str:
     """Return the query string of another page of the same search."""
     said: dict[str, Any] = {"q": wanted.words, "mode": wanted.mode, "provider": wanted.provider, "sort": wanted.sort}
     said["free"] = "true" if wanted.is_free else ""
+    said["callable"] = "true" if wanted.reached is not None else ""
     stated = {name: value for name, value in said.items() if value}
     return "?" + urlencode({**stated, "feature": wanted.features, "page": page}, doseq=True)
 
@@ -129,6 +139,7 @@ def _offer(offer: Offer) -> dict[str, Any]:
         "tools": offer.prices.tools,
         "context": offer.context_length,
         "max_output": offer.max_output,
+        "obstacle": find_obstacle(offer.provider),
         "features": [words for name, words in FEATURES.items() if getattr(offer, name)],
         "stability": offer.stability,
         "deprecated_at": offer.deprecated_at,

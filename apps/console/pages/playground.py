@@ -7,7 +7,6 @@ while a model answers.
 
 from __future__ import annotations
 
-import os
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
@@ -24,8 +23,8 @@ from apps.console.rendering import show
 from apps.console.visit import signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
 from apps.gateway.access.policy import token_of_key
-from apps.gateway.access.schemes import service_secrets
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.routing.availability import find_obstacle
 from apps.kernel.errors import NotFound
 from apps.kernel.money import plain
 from apps.kernel.postgres import database
@@ -125,13 +124,13 @@ def _usable_providers(workspace: Workspace) -> set[str]:
     """Return providers that have a credential of the gateway or the organization; only a hint for the page."""
     own = ProviderKey.objects.filter(organization=workspace.organization, status=ProviderKey.Status.ACTIVE)
     providers = {offer.provider.id: offer.provider for card in current_cards() for offer in card.offers}
-    served = {one.id for one in providers.values() if service_secrets(one.auth, one.api_key_env, os.environ)}
+    served = {one.id for one in providers.values() if not find_obstacle(one)}
     return served | set(own.values_list("provider", flat=True))
 
 
 def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
     is_usable = any(name in usable for name in card.providers)
-    words = _price_words(card) if is_usable else f"{_price_words(card)}; no credential for its providers"
+    words = _price_words(card) if is_usable else f"{_price_words(card)}; {_obstacle(card)}"
     return {
         "id": card.model.id,
         "name": card.model.name,
@@ -144,6 +143,12 @@ def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
         "draws": "image" in card.model.output_modalities,
         "sees": "image" in card.model.input_modalities,
     }
+
+
+def _obstacle(card: ModelCard) -> str:
+    """Return why none of a model's providers is reached."""
+    found = {find_obstacle(offer.provider) for offer in card.offers}
+    return "no credential for its providers" if len(found) > 1 else found.pop().lower()
 
 
 def _price_words(card: ModelCard) -> str:

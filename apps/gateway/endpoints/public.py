@@ -13,6 +13,7 @@ from apps.catalog.views import OwnListing
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.routing.availability import reach_of
 from apps.gateway.routing.candidates import own_models
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
@@ -35,13 +36,17 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
 
 
 def public_with_own_models(view: View[...]) -> View[...]:
-    """Return the view of models as `public_but_for_wrong_keys` does; it gets the models of the own servers of the key's
-    organization as `own`, None without a key or where there are none."""
+    """Return the view of models as `public_but_for_wrong_keys` does.
+
+    It gets the models of the own servers of the key's organization as `own`, None without a key or where there are
+    none, and what the key can call as `find_reach`.
+    """
 
     @wraps(view)
     def checked(request: HttpRequest, /, **parameters: Any) -> HttpResponse:
         policy = _policy_of(request)
-        return view(request, own=None if policy is None else own_listing(policy), **parameters)
+        own = None if policy is None else own_listing(policy)
+        return view(request, own=own, find_reach=partial(reach_of, policy), **parameters)
 
     return checked
 

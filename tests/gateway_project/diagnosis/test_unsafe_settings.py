@@ -7,11 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
 
+from apps.catalog.price_lists import KINDS
 from gateway_project.configuration.data_directory import PROJECT
+from gateway_project.diagnosis import unsafe_settings
+from gateway_project.diagnosis.unsafe_settings import find_unsafe
 
 SAFE = {
     "GATEWAY_MODE": "production",
@@ -354,3 +358,40 @@ def test_bounds_of_plans_are_read_from_the_environment(tmp_path: Path) -> None:
     assert done.stdout.strip() == str([{"free": None, "pro": None, "enterprise": None}] * 3), done.stderr
     refused = start(tmp_path, "-c", code, BATCHES_IN_PROGRESS_FREE="0")
     assert "BATCHES_IN_PROGRESS_FREE must be between 1 and 1,000,000; it is 0" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("lists", "applied", "problems"),
+    [
+        ([], [], []),
+        (
+            ["litellm=/var/lib/lists/a.json", "modelsdev=https://models.dev/api.json"],
+            ["falling_prices", "deactivations", "new_models"],
+            [],
+        ),
+        (["prices=/a.json"], [], ["CATALOG_PRICE_LISTS has 'prices', which is not a kind of price list."]),
+        (["litellm"], [], ["CATALOG_PRICE_LISTS has 'litellm', which is not a kind of price list."]),
+        (
+            ["litellm=lists/a.json"],
+            [],
+            ["CATALOG_PRICE_LISTS has a place for litellm that is neither an address nor a file."],
+        ),
+        (
+            ["litellm=https://user:hunter22@lists.example/a.json"],
+            [],
+            ["CATALOG_PRICE_LISTS has a place for litellm that is neither an address nor a file."],
+        ),
+        (["litellm=/a.json", "litellm=/b.json"], [], ["CATALOG_PRICE_LISTS has a kind twice."]),
+        ([], ["rising_prices"], ["CATALOG_APPLY has 'rising_prices'."]),
+    ],
+)
+def test_price_lists_and_what_is_applied_are_named(
+    settings: Any, lists: list[str], applied: list[str], problems: list[str]
+) -> None:
+    settings.CATALOG_PRICE_LISTS, settings.CATALOG_APPLY = lists, applied
+    found = [one.message for one in find_unsafe() if one.code in {"gateway.E019", "gateway.E020"}]
+    assert found == problems
+
+
+def test_the_kinds_of_price_lists_are_those_that_are_read() -> None:
+    assert set(unsafe_settings.PRICE_LISTS) == set(KINDS)

@@ -1,24 +1,25 @@
 """`manage.py catalog propose --source KIND=PLACE …`: prices of public lists against the catalog's.
 
-Shows a difference by model and changes nothing. With `--apply` or `--accept` it writes the named proposals into
-CATALOG_DIR and loads them.
+Shows a difference by model and changes nothing. With `--apply` or `--accept` it applies the named proposals, as the
+operators' page does.
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+from django.utils import timezone
 
-from apps.catalog.accepted_prices import accept, operator_prices
-from apps.catalog.files import InvalidFiles, read_files
-from apps.catalog.load import load
+from apps.catalog.actions import apply_proposals, compare_now
+from apps.catalog.files import InvalidFiles
 from apps.catalog.price_lists import KINDS, InvalidList, fetch_list
-from apps.catalog.proposals import ListComparison, Proposal, compare, describe
+from apps.catalog.proposals import ListComparison, Proposal, describe
+from apps.catalog.stored_proposals import store
+from apps.kernel.errors import InvalidRequest
 
 
 class Command(BaseCommand):
@@ -42,16 +43,12 @@ class Command(BaseCommand):
         propose.add_argument("--accept", action="store_true", help="accept all that need no decision of a person")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Show the proposals; write and load the accepted ones."""
+        """Show the proposals; apply the accepted ones."""
         today = datetime.now(UTC).date()
         wanted, accepts = options["apply"], options["accept"]
-        own: Path | None = settings.CATALOG_DIR
-        if (wanted or accepts) and own is None:
-            raise CommandError("CATALOG_DIR is not set; accepted prices are written there")
         try:
             lists = [fetch_list(*self._source(one)) for one in options["source"]]
-            held = operator_prices(own) if own else frozenset()
-            comparison = compare(read_files(own=own), lists, today, held)
+            comparison = compare_now(lists)
             chosen = _chosen(comparison, wanted, accepts)
             for note in comparison.notes:
                 self.stdout.write(note)
@@ -62,17 +59,17 @@ class Command(BaseCommand):
             self.stdout.write(f"{len(comparison.proposals)} proposals, {decided} for a person to decide (!)")
             if not (wanted or accepts):
                 self.stdout.write("Nothing was changed. --apply PROVIDER/MODEL … or --accept accepts proposals.")
-            elif own and chosen:
-                accept(own, chosen)
-                sources = sorted({source for one in chosen for source in one.sources})
-                loaded = load(author=f"catalog propose: {', '.join(sources)}")
-                self.stdout.write(f"{len(chosen)} accepted in {own / 'accepted'}. {loaded}")
+            elif chosen:
+                with transaction.atomic():
+                    rows = store(ListComparison(chosen, []), timezone.now(), revives=True)
+                    loaded = apply_proposals(rows, "catalog propose")
+                self.stdout.write(f"{len(rows)} applied. {loaded}")
             else:
                 self.stdout.write("Nothing was changed: all proposals need a decision. Name them with --apply.")
         except (InvalidFiles, InvalidList) as error:
             raise CommandError(str(error)) from error
-        except OSError as error:
-            raise CommandError(f"{own} cannot be written: {error.strerror}") from error
+        except InvalidRequest as error:
+            raise CommandError(error.message) from error
 
     def _source(self, stated: str) -> tuple[str, str]:
         kind, separator, place = stated.partition("=")
@@ -83,10 +80,11 @@ class Command(BaseCommand):
 
 def _chosen(comparison: ListComparison, wanted: list[str], accepts: bool) -> list[Proposal]:
     """Return the accepted proposals. Raises CommandError for a name without a proposal, and for a disputed one."""
-    named = {one.name: one for one in comparison.proposals}
+    named = {one.name for one in comparison.proposals}
+    disputed = {one.name for one in comparison.proposals if one.disputed}
     for name in wanted:
         if name not in named:
             raise CommandError(f"no proposal for {name}; nothing was changed")
-        if named[name].disputed:
+        if name in disputed:
             raise CommandError(f"the sources disagree on {name}; run again with one --source. Nothing was changed")
     return [one for one in comparison.proposals if one.name in wanted or (accepts and not one.reasons)]

@@ -1,0 +1,206 @@
+"""Proposals and price lists in the admin: operators see each change with its effect on a bill, and decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+
+from apps.catalog import actions
+from apps.catalog.models import CatalogProposal, ModelProvider, PriceListReading
+from apps.catalog.price_cards import read_card
+from apps.kernel.pages.admin import RecordAdmin, usd
+from apps.kernel.prices import PriceCard
+from apps.organizations.journal import audit
+from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+
+# Tokens of the requests whose cost is shown: a usual one, and one that reaches the tiers of long prompts.
+USUAL, LONG, ANSWER = 10_000, 300_000, 1_000
+_MILLION = Decimal(1_000_000)
+_STATES = CatalogProposal.State
+
+
+class ApplyQuestion(ButtonQuestion):
+    """Shows the changes and what they cost, and asks whether to apply them."""
+
+    # A hash of the shown changes: a proposal that changes after the page was made is not applied unseen.
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["seen"].initial = _fingerprint(self.row)
+
+    @property
+    def lines(self) -> list[str]:
+        """Paragraphs: each change, the reasons for a person, and the cost of a usual request before and after."""
+        changes = [f"{name}: {old} → {new}" for name, old, new in self.row.changes]
+        return [
+            f"{self.row.provider}/{self.row.model}, stated by {', '.join(self.row.sources)}. In force for requests "
+            "from now on; earlier bills keep their price.",
+            *changes,
+            *(f"Check this: {reason}" for reason in self.row.reasons),
+            *preview(self.row),
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse changes that the operator has not seen. Raises ValidationError."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("seen") != _fingerprint(self.row):
+            # The next click confirms the changes that are shown beside this error.
+            self.data = {**dict(self.data.items()), "seen": _fingerprint(self.row)}
+            raise forms.ValidationError("The proposal has changed. Check the changes above, then confirm again.")
+        return cleaned
+
+
+class DismissQuestion(ButtonQuestion):
+    """Asks whether to dismiss a proposal, or to undo one that was applied."""
+
+    @property
+    def lines(self) -> list[str]:
+        """A paragraph that explains the effect."""
+        again = "It is proposed again only when the lists state something else."
+        if self.row.state == _STATES.APPLIED:
+            return [f"The catalog's files count again for {self.row}, from now on. {again}"]
+        return [f"{self.row} stays as it is. {again}"]
+
+
+def preview(row: CatalogProposal) -> list[str]:
+    """Return lines with the cost of a usual request before and after, and of a long one if prices depend on length."""
+    if "prices" not in row.entry["offer"] and "tiers" not in row.entry["offer"]:
+        return []
+    found = ModelProvider.objects.filter(provider=row.provider, model=row.model).first()
+    stated: Mapping[str, Any] = {} if found is None else found.prices
+    overrides: Mapping[str, Any] = {} if found is None else found.price_overrides
+    offer = row.entry["offer"]
+    changed = {**stated, **offer.get("prices", {}), **({"tiers": offer["tiers"]} if "tiers" in offer else {})}
+    try:
+        before, after = read_card({**stated, **overrides}), read_card({**changed, **overrides})
+    except (ValueError, TypeError) as error:
+        return [f"Its cost cannot be shown: {error}"]
+    sizes = [USUAL, *([LONG] if before.tiers or after.tiers else [])]
+    lines = [
+        f"A request with {size:,} tokens of prompt and {ANSWER:,} of answer: "
+        f"{'not served' if found is None else f'{usd(_cost(before, size))} USD'} → {usd(_cost(after, size))} USD"
+        for size in sizes
+    ]
+    if overrides:
+        lines.append("An operator's price overrides hold for this offer and win over the proposal.")
+    return lines
+
+
+def _cost(card: PriceCard, prompt: int) -> Decimal:
+    reached = [tier for tier in card.tiers if prompt > tier.above_input_tokens]
+    tier = max(reached, key=lambda one: one.above_input_tokens, default=None)
+
+    def price(name: str) -> Decimal:
+        own = getattr(tier, name, None) if tier is not None else None
+        return own if own is not None else getattr(card, name) or Decimal(0)
+
+    return (price("input") * prompt + price("output") * ANSWER) / _MILLION
+
+
+def _fingerprint(row: CatalogProposal) -> str:
+    return sha256(repr((row.entry, row.changes)).encode()).hexdigest()
+
+
+def _operator() -> str:
+    operator = audit.acting_user()
+    return operator.email if operator else actions.GATEWAY
+
+
+@button(
+    "Apply",
+    permission="catalog.change_catalogproposal",
+    icon="check",
+    question=ApplyQuestion,
+    offered=lambda row: row.state == _STATES.WAITING and not row.disputed,
+)
+def apply(page: Any, row: CatalogProposal, fields: Mapping[str, Any]) -> Done:
+    """Apply a proposal."""
+    actions.apply_proposals([row], _operator())
+    return Done(f"{row} is applied")
+
+
+@button(
+    "Dismiss",
+    permission="catalog.change_catalogproposal",
+    icon="close",
+    danger=True,
+    question=DismissQuestion,
+    offered=lambda row: row.state != _STATES.DISMISSED,
+)
+def dismiss(page: Any, row: CatalogProposal, fields: Mapping[str, Any]) -> Done:
+    """Dismiss a proposal, or undo one that was applied."""
+    actions.dismiss_proposal(row, _operator())
+    return Done(f"{row} is dismissed")
+
+
+@admin.register(CatalogProposal)
+class CatalogProposalAdmin(ButtonsAdmin, RecordAdmin):
+    """Proposals, waiting ones first; the buttons decide."""
+
+    actions_detail = ("apply", "dismiss")
+    apply, dismiss = apply, dismiss
+    list_display = ("offer", "kind", "state", "changed", "needs_person", "sources_in_words", "first_seen_at")
+    list_filter = ("state", "kind", "disputed", "provider")
+    search_fields = ("provider", "model")
+    search_help_text = "Part of a provider or a model"
+    sortable_by = ()
+    # Alphabetical: waiting is the last state.
+    ordering = ("-state", "provider", "model")
+    help_texts = {
+        "provider": "The catalog's id.",
+        "model": "The catalog's id.",
+        "kind": "Prices of an offer, its end, or a new model.",
+        "state": "Waiting for a decision, applied, or dismissed.",
+        "changes": "Each changed field: its name, old and new value; USD per million tokens.",
+        "entry": "The keys of the offer's entry in its data file that would change.",
+        "reasons": "Why a person must decide; empty: the gateway may apply it if CATALOG_APPLY allows its kind.",
+        "disputed": "The price lists disagree. It cannot be applied; configure the list that you believe.",
+        "sources": "The price lists that state it.",
+        "first_seen_at": "When a list stated it first (UTC).",
+        "seen_at": "When a list stated it last (UTC).",
+        "decided_at": "When it was applied or dismissed (UTC).",
+        "decided_by": "The operator's address, or the program.",
+    }
+
+    @admin.display(description="Offer", ordering="provider")
+    def offer(self, row: CatalogProposal) -> str:
+        """Return provider and model."""
+        return f"{row.provider}/{row.model}"
+
+    @admin.display(description="Changes")
+    def changed(self, row: CatalogProposal) -> str:
+        """Return each field before and after."""
+        return "; ".join(f"{name} {old} → {new}" for name, old, new in row.changes)
+
+    @admin.display(description="Check")
+    def needs_person(self, row: CatalogProposal) -> str:
+        """Return why a person must decide."""
+        return "; ".join(row.reasons) or "-"
+
+    @admin.display(description="Sources")
+    def sources_in_words(self, row: CatalogProposal) -> str:
+        """Return the sources."""
+        return ", ".join(row.sources)
+
+
+@admin.register(PriceListReading)
+class PriceListReadingAdmin(RecordAdmin):
+    """The configured price lists and their last reading."""
+
+    list_display = ("source", "read_at", "succeeded_at", "entries", "problem")
+    sortable_by = ()
+    ordering = ("source",)
+    help_texts = {
+        "source": "Kind and place, from CATALOG_PRICE_LISTS.",
+        "read_at": "The last attempt to read it (UTC).",
+        "succeeded_at": "The last time it was read without a problem (UTC).",
+        "entries": "Models in the list with a price.",
+        "problem": "Why it was refused; then it changed nothing.",
+        "notes": "Entries and editions that were left out, with the reason.",
+    }
