@@ -20,6 +20,7 @@ from apps.console.pages import (
     projects,
     provider_keys,
     refusals,
+    sessions,
     sign_in,
     usage,
 )
@@ -36,6 +37,7 @@ PATTERNS = [
     *members.PATHS,
     *audit.PATHS,
     *logs.PATHS,
+    *sessions.PATHS,
     *refusals.PATHS,
     *usage.PATHS,
     *provider_keys.PATHS,
