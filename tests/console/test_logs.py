@@ -298,7 +298,7 @@ def test_two_requests_are_compared(world: World, key: Any) -> None:
         shown = dana.open(path, **{"with": wanted})
         text = words(shown)
         assert "Cost $0.01 $0.03 + $0.02 (+ 200% )" in text
-        assert "1 messages are equal in both." in text
+        assert "Equal messages in both, not shown: 1 ." in text
         assert "system: Only in the first: Be kind Only in the second: Be brief" in text
         assert "answer: Only in the first: yes Only in the second: no" in text
         assert HOSTILE not in shown.content.decode()
