@@ -23,13 +23,6 @@ export class Lane {
   // Whether the chat ends with a message that has no answer yet.
   get isWaiting() { return this.messages.length > 0 && this.messages.at(-1).role !== "assistant"; }
 
-  // Begin with the chat of a logged request.
-  load(messages) {
-    this.messages = [...messages];
-    this.find("talk").replaceChildren();
-    for (const message of messages) this.showTurn(message, message.role === "user" ? "You" : message.role);
-  }
-
   // Show the message, send it, and show the answer. Return whether it was answered: only then is it part of the chat.
   async answer(turn, ask, { logs, replayed }) {
     if (!this.messages.length) this.find("talk").replaceChildren();
@@ -79,18 +72,11 @@ export class Lane {
     await running;
   }
 
-  showTurn(turn, who = "You") {
-    const place = this.addTurn(who);
-    const parts = typeof turn.content === "string" ? [{ text: turn.content }] : turn.content ?? [];
+  showTurn(turn) {
+    const place = this.addTurn("You");
+    const parts = typeof turn.content === "string" ? [{ text: turn.content }] : turn.content;
     for (const part of parts) {
-      // Only pictures that are in the message: the page's policy loads nothing from elsewhere.
-      const isPicture = part.image_url?.url?.startsWith("data:image/");
-      place.append(isPicture ? element("img", { src: part.image_url.url, alt: "Attached picture" }) : element("p", { textContent: part.text ?? JSON.stringify(part) }));
-    }
-    for (const { function: called } of turn.tool_calls ?? []) {
-      const call = element("div", { className: "call" });
-      call.append(element("strong", { textContent: called?.name ?? "" }), element("pre", { textContent: called?.arguments ?? "" }));
-      place.append(call);
+      place.append(part.image_url ? element("img", { src: part.image_url.url, alt: "Attached picture" }) : element("p", { textContent: part.text }));
     }
   }
 

@@ -97,18 +97,6 @@ function start() {
     return answered.some(Boolean);
   }
 
-  // Begin with the chat and the settings of a logged request.
-  function replay(logged) {
-    form.dataset.replayed = logged.log;
-    find("system").value = logged.system;
-    if (logged.temperature !== null) find("temperature").value = logged.temperature;
-    if (logged.maxTokens !== null) find("max-tokens").value = logged.maxTokens;
-    if (logged.effort) find("effort").value = logged.effort;
-    find("stream").checked = logged.stream;
-    if (logged.tools) find("tools").value = JSON.stringify(logged.tools, null, 2);
-    for (const lane of lanes) lane.load(logged.messages);
-  }
-
   function working(is) {
     find("send").disabled = is;
     find("stop").hidden = !is;
@@ -202,8 +190,7 @@ function start() {
   find("beside").hidden = false;
   if (lanes[1].model) find("beside").click();
   about();
-  const replayed = document.getElementById("replayed");
-  if (replayed) replay(JSON.parse(replayed.textContent));
+  if (document.getElementById("replayed")) import("./playground-replay.js").then(({ replay }) => replay(form, lanes));
 }
 
 // The model's entry in the list, also when the name has a provider prefix.
