@@ -266,6 +266,8 @@ _LOG_ROUTES = [
     _logs("logs", logs.Logs.as_view()),
     _logs("logs/export", logs.LogsExport.as_view()),
     _logs("logs/unique-models", logs.UniqueModels.as_view()),
+    _logs("logs/sessions", logs.Sessions.as_view()),
+    _logs("logs/sessions/<path:session_id>", logs.OneSession.as_view()),
     _logs("logs/<str:log_id>", logs.Log.as_view()),
     _logs("logs/<str:log_id>/media/<int:number>", logs.LogMedium.as_view()),
     # For browsers; programs that ask here mean `/v1/models`.

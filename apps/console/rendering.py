@@ -28,6 +28,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
         "Monitor",
         (
             PageLink("Logs", "logs"),
+            PageLink("Sessions", "sessions"),
             PageLink("Refused requests", "refusals"),
             PageLink("Usage", "usage"),
             PageLink("Log sinks", "log_sinks", Role.ADMIN),

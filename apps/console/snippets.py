@@ -128,17 +128,23 @@ _DEFAULT_LIMIT: Final = 1024
 
 def request_snippets(row: LogRow, base_url: str) -> list[Snippet]:
     """Return the request of a row as code; none where the row lacks the request or its format is another."""
-    if row["route"] not in _ROUTES or row["messages"] is None:
+    body = request_body(row)
+    if body is None:
         return []
-    path, body = _ROUTES[row["route"]][0], _body_of(row)
-    if len(json.dumps(body)) > MAX_BODY:
-        return []
-    url = base_url + path
+    url = base_url + _ROUTES[row["route"]][0]
     return [
         Snippet("curl", curl(url, body)),
         Snippet("Python", python(url, body)),
         Snippet("TypeScript", javascript(url, body)),
     ]
+
+
+def request_body(row: LogRow) -> dict[str, Any] | None:
+    """Return the body of a row's request; None where the row lacks it, its format is another, or it is too large."""
+    if row["route"] not in _ROUTES or row["messages"] is None:
+        return None
+    body = _body_of(row)
+    return body if len(json.dumps(body)) <= MAX_BODY else None
 
 
 def _body_of(row: LogRow) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from apps.console.pages import (
     projects,
     provider_keys,
     refusals,
+    sessions,
     sign_in,
     usage,
 )
@@ -38,6 +39,7 @@ PATTERNS = [
     *audit.PATHS,
     *live.PATHS,
     *logs.PATHS,
+    *sessions.PATHS,
     *refusals.PATHS,
     *usage.PATHS,
     *provider_keys.PATHS,

@@ -176,6 +176,8 @@ class Recorder(msgspec.Struct, eq=False):
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
         self._note_provider()
+        if error.status == 499:
+            self.attempts.note_canceled()
         left = error.status == 499 and (self.meter.written or self.meter.images)
         if left or (self.chat.stream and self.meter.images):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
@@ -261,7 +263,8 @@ class Recorder(msgspec.Struct, eq=False):
             warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
             asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
             marked = {} if self.transcript.call_watch is None else self.transcript.call_watch.log_fields()
-            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked, **marked}
+            attempts = self.attempts.timed_attempts(self.started_at)
+            routing = {"routing": attempts, **warnings, **self._cached_inputs, **asked, **marked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:

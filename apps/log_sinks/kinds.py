@@ -121,6 +121,7 @@ _COLUMNS = {
     "gateway.streamed": "streamed",
     "gateway.cached": "cached",
     "gateway.source": "source",
+    "gen_ai.conversation.id": "session_id",
 }
 
 

@@ -33,7 +33,7 @@ def _type_of(field: models.Field[Any, Any]) -> str:
     kind = _plain_type_of(field)
     if field.null:
         kind = f"Nullable({kind})"
-    few_values = isinstance(field, models.CharField) and field.name != "request_id"
+    few_values = isinstance(field, models.CharField) and field.name not in {"request_id", "session_id"}
     return f"LowCardinality({kind})" if few_values else kind
 
 
@@ -68,6 +68,7 @@ CREATE TABLE IF NOT EXISTS request_log (
     INDEX of_model used_model TYPE bloom_filter GRANULARITY 1,
     INDEX of_provider used_provider TYPE bloom_filter GRANULARITY 1,
     INDEX of_source source TYPE bloom_filter GRANULARITY 1,
+    INDEX of_session session_id TYPE bloom_filter GRANULARITY 1,
     INDEX of_end unified_finish_reason TYPE bloom_filter GRANULARITY 1,
     INDEX of_headers JSONExtractKeys(ifNull(custom_headers, '{{}}')) TYPE bloom_filter GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(moved_at)
@@ -283,6 +284,7 @@ def _ask_filters(question: _Question, filters: LogFilters) -> None:
         "finish_reason": filters.finish_reason,
         "unified_finish_reason": filters.unified_finish_reason,
         "source": filters.source,
+        "session_id": filters.session_id,
     }
     for column, value in equal.items():
         if value is not None:

@@ -1,6 +1,7 @@
 """The conversation of a logged request as readable pieces: messages, the answer, and the offered tools. Pure.
 
-Messages are in OpenAI's, Anthropic's or Gemini's format, as the client wrote them; other values are shown as JSON.
+Messages are in OpenAI's, Anthropic's, Gemini's or Bedrock's format, as the client wrote them; other values are shown as
+JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Said:
 
 
 def messages_of(row: LogRow) -> Iterator[Said]:
-    """Yield messages in OpenAI's, Anthropic's or Gemini's format; other values as JSON."""
+    """Yield messages in a format named above; other values as JSON."""
     messages = read_json(row["messages"])
     if isinstance(messages, str):
         yield Said("user", [("text", _short(messages))])
@@ -143,7 +144,7 @@ def _pieces(content: Any) -> Iterator[tuple[str, str]]:
 
 
 def _piece(part: Any) -> tuple[str, str]:
-    """Return a part of a message in OpenAI's, Anthropic's or Gemini's format."""
+    """Return a part of a message: a text, a call of a tool, the result of one, or another part as JSON."""
     if not isinstance(part, dict):
         return "part", as_shown(part)
     if isinstance(part.get("text"), str):
@@ -152,11 +153,28 @@ def _piece(part: Any) -> tuple[str, str]:
         return _call_title(call), as_shown(call.get("args"))
     if isinstance(result := part.get("functionResponse"), dict):
         return "tool result", as_shown(result.get("response"))
+    # Bedrock names a block's kind by its only field.
+    if isinstance(call := part.get("toolUse"), dict):
+        return _call_title(call), _arguments(call.get("input"))
+    if isinstance(result := part.get("toolResult"), dict):
+        return _result_title(result), _result_of(result.get("content"))
     if part.get("type") in _CALLS:
         return _call_title(part), _arguments(part.get("input"))
     if part.get("type") in _RESULTS:
         return "tool result", as_shown(part.get("content"))
     return str(part.get("type") or "part"), as_shown(part)
+
+
+def _result_title(result: Mapping[str, Any]) -> str:
+    return "tool result (error)" if result.get("status") == "error" else "tool result"
+
+
+def _result_of(content: Any) -> str:
+    """Return the content of one of Bedrock's results: its only text or JSON, or all of its blocks as JSON."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        [block] = content
+        return as_shown(next((block[name] for name in ("text", "json") if name in block), block))
+    return as_shown(content)
 
 
 def as_shown(value: Any) -> str:

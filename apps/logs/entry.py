@@ -96,6 +96,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     mode: str
     used_mode: str = ""
     source: str | None = None
+    session_id: str | None = None
+    user_agent: str | None = None
     routing_metadata: Any = None
     # Findings of guardrails; not a column of the log.
     violations: Any = None

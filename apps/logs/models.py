@@ -148,6 +148,14 @@ class RequestLog(models.Model):
     mode = models.CharField(max_length=16)
     used_mode = models.CharField(max_length=16)
     source = models.CharField(max_length=255, null=True)
+    session_id = models.CharField(
+        max_length=255,
+        null=True,
+        help_text="the client's session: an agent's run, a conversation, a response chain",
+    )
+    user_agent = models.CharField(
+        max_length=64, null=True, help_text="the client's program: the first product of its `User-Agent`"
+    )
     routing_metadata = models.JSONField(null=True)
     # True while only the sweeper has recorded a request whose worker died; the worker's own record replaces it.
     swept = models.BooleanField(default=False)
@@ -182,6 +190,17 @@ class RequestLog(models.Model):
                 fields=["project_id", "source", "created_at", "id"],
                 name="log_source",
                 condition=Q(source__isnull=False),
+            ),
+            # The requests of one session, and the newest requests that have any.
+            models.Index(
+                fields=["organization_id", "session_id", "created_at", "id"],
+                name="log_session",
+                condition=Q(session_id__isnull=False),
+            ),
+            models.Index(
+                fields=["organization_id", "created_at", "id"],
+                name="log_with_session",
+                condition=Q(session_id__isnull=False),
             ),
             GinIndex(fields=["custom_headers"], name="log_headers", condition=Q(custom_headers__isnull=False)),
             models.Index(

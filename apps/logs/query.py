@@ -38,6 +38,7 @@ class LogFilters:
     finish_reason: str | None = None
     unified_finish_reason: str | None = None
     source: str | None = None
+    session_id: str | None = None
     header_key: str | None = None
     header_value: str | None = None
 

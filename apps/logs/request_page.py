@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from apps.kernel.pages import number_formats as as_text
 from apps.logs.answers import SHOWN_TYPES
+from apps.logs.attempts import Waterfall, waterfall_of
 from apps.logs.conversation import Said, answers_of, as_shown, messages_of, settings_of
 from apps.logs.models import RequestLog
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow, objects_in, read_json, read_object
@@ -114,17 +115,6 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One call of a provider, in chronological order. `state` is `ok`, `bad`, or `slower`: closed, another won."""
-
-    provider: str
-    model: str
-    state: str
-    outcome: str
-    score: str
-
-
-@dataclass(frozen=True, slots=True)
 class GuardRun:
     """One question to an outside guard: its name, the texts that it judged, its outcome, duration and cost."""
 
@@ -165,7 +155,7 @@ class RequestPage:
     headline: list[Fact]
     failure: list[Fact]
     failure_message: str
-    attempts: list[Attempt]
+    waterfall: Waterfall
     guard_runs: list[GuardRun]
     first_choice: str
     first_reason: str
@@ -203,7 +193,7 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         headline=_headline(row),
         failure=_failure(row),
         failure_message=as_shown(read_object(row["error_details"]).get("message") or "") if with_content else "",
-        attempts=_attempts(routing),
+        waterfall=waterfall_of(routing, row["duration"]),
         guard_runs=[_guard_run(one) for one in objects_in(routing.get("guardrail_calls"))],
         first_choice=str(routing.get("selectedProvider") or ""),
         first_reason=_REASONS.get(reason, reason.replace("-", " ")),
@@ -288,21 +278,6 @@ def _payment(row: LogRow) -> str:
 def _failure(row: LogRow) -> list[Fact]:
     details = read_object(row["error_details"]) if row["has_error"] else {}
     return [Fact(title, str(details[name])) for name, title in _ERROR if details.get(name) is not None]
-
-
-def _attempts(routing: Mapping[str, Any]) -> list[Attempt]:
-    scores = {str(line.get("providerId")): line.get("score") for line in objects_in(routing.get("providerScores"))}
-    return [_attempt(line, scores) for line in objects_in(routing.get("routing"))]
-
-
-def _attempt(line: Mapping[str, Any], scores: Mapping[str, Any]) -> Attempt:
-    provider, error = str(line.get("provider", "")), str(line.get("error_type", "failed"))
-    state = "ok" if line.get("succeeded") is True else "slower" if error == "hedge_lost" else "bad"
-    status = [] if line.get("status_code") is None else [f"HTTP {line['status_code']}"]
-    words = {"ok": ["answered", *status], "slower": ["slower, closed"]}
-    outcome = words.get(state, ["failed", *status, error.replace("_", " ")])
-    score = _number(scores.get(provider), "{:.2f}")
-    return Attempt(provider, str(line.get("model", "")), state, ", ".join(outcome), score)
 
 
 def _guard_run(call: Mapping[str, Any]) -> GuardRun:
@@ -398,6 +373,8 @@ _FACTS: Final = (
     _Field("From the response cache", _yes("cached")),
     _Field("Client left", _yes("canceled")),
     _Field("Source", "source", _TENANTS),
+    _Field("Session", "session_id", _TENANTS),
+    _Field("Client", "user_agent", _TENANTS),
     _Field("Response size", lambda row: f"{as_text.count(row['response_size'])} bytes", is_number=True),
     _Field("Stored", lambda row: _STORED[row["retention_level"]], _OPERATORS),
     _Field("Request id", "request_id"),

@@ -28,7 +28,7 @@ _CONTENT = (
 _METADATA = (
     *("finish_reason", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty"),
     *("reasoning_effort", "reasoning_max_tokens", "tool_choice", "custom_headers", "source", "routing_metadata"),
-    "tool_call_counts",
+    *("tool_call_counts", "session_id", "user_agent"),
 )
 FORBIDDEN = {RetentionLevel.METADATA: _CONTENT, RetentionLevel.NONE: (*_CONTENT, *_METADATA)}
 _LEVELS = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]

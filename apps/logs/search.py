@@ -79,7 +79,7 @@ def _find_in_postgres(
         low = max(low, datetime.combine(days[0], time.min, UTC))  # Earlier days have no rows.
     rows: list[LogRow] = []
     ways = _index_walks(scope, filters, using)
-    for start, end in _time_ranges(low, high, ascending):
+    for start, end in time_ranges(low, high, ascending):
         within = wanted & Q(created_at__gte=start, created_at__lte=end)
         if len(ways) * ((end - start).days + 1) <= _MAX_WALKS:
             rows += _walk_indexes(ways, within, count - len(rows), ascending)
@@ -90,7 +90,7 @@ def _find_in_postgres(
     return rows
 
 
-def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
+def time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
     """Yield time ranges from one end to the other, both ends included, each with more days than the one before.
 
     Days are partitions: a query over few of them is planned quickly, and most pages are full after a few.
@@ -110,6 +110,9 @@ def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tup
 
 def _index_walks(scope: LogScope, filters: LogFilters, using: str) -> list[QuerySet[RequestLog]]:
     """Return the index scans: organizations, or projects if they have an index."""
+    if filters.session_id is not None:
+        # Its index begins with the organization.
+        return [_of_organization(scope, owner, using).filter(organization_id=owner) for owner in scope.since]
     values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
     headers = (filters.header_key, filters.header_value)
     if scope.project_id is not None or {*values, *headers} == {None}:
@@ -231,6 +234,7 @@ def _conditions_of(filters: LogFilters) -> Q:
         "finish_reason": filters.finish_reason,
         "unified_finish_reason": filters.unified_finish_reason,
         "source": filters.source,
+        "session_id": filters.session_id,
     }
     conditions = [Q(**{column: value for column, value in equal.items() if value is not None})]
     if filters.model is not None:

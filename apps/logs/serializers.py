@@ -30,6 +30,7 @@ from apps.logs.activity import KEPT_DAYS, ActivityTotals
 from apps.logs.answers import choices_of
 from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
 from apps.logs.rollup import SUMS
+from apps.logs.sessions import MAX_SUMMED, LogSession, SessionStep
 
 # Token counts are strings on the wire; other whole numbers are numbers.
 COUNTS = {
@@ -57,6 +58,7 @@ class LogsQuery(PeriodQuery):
     finish_reason = TextField(required=False)
     unified_finish_reason = TextField(required=False)
     source = TextField(required=False)  # type: ignore[assignment]  # fields leave the class
+    session_id = TextField(required=False)
     custom_header_key = TextField(required=False)
     custom_header_value = TextField(required=False)
     cursor = CursorField(required=False)
@@ -79,6 +81,88 @@ class UsedModelsQuery(CamelSerializer):
     org_id = TextField(required=False)
 
 
+class SessionsQuery(PeriodQuery):
+    """The query of `GET /logs/sessions`."""
+
+    org_id = TextField(required=False)
+    project_id = TextField(required=False)
+    api_key_id = TextField(required=False)
+    cursor = CursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+
+
+class OneSessionQuery(CamelSerializer):
+    """The query of `GET /logs/sessions/{sessionId}`."""
+
+    org_id = TextField(required=False)
+    project_id = TextField(required=False)
+    cursor = CursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+
+
+class LogSessionShape(CamelSerializer):
+    """A session: requests that share a client's session. The cost is in USD."""
+
+    id = serializers.CharField(help_text="the client's own name of the session")
+    organization_id = serializers.UUIDField()
+    user_agent = serializers.CharField(allow_null=True, help_text="the client's program")
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField()
+    duration = serializers.IntegerField(help_text="milliseconds")
+    models = serializers.ListField(child=serializers.CharField())
+    request_count = serializers.IntegerField(source="requests")
+    turn_count = serializers.IntegerField(source="turns", help_text="answers that ended without asking for a tool")
+    error_count = serializers.IntegerField(source="errors")
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField(help_text="input tokens read from a provider's prompt cache")
+    cost = serializers.FloatField()
+    tools = serializers.DictField(child=serializers.IntegerField(), help_text="number of calls by the tool's name")
+    is_partial = serializers.BooleanField(help_text=f"whether only the newest {MAX_SUMMED} requests are counted")
+
+
+class SessionRequestShape(CamelSerializer):
+    """A request of a session, without content; `GET /logs/{logId}` has all of it."""
+
+    id = serializers.UUIDField()
+    created_at = serializers.DateTimeField()
+    route = serializers.CharField()
+    duration = serializers.IntegerField(help_text="milliseconds")
+    time_to_first_token = serializers.IntegerField(allow_null=True, help_text="milliseconds")
+    requested_model = serializers.CharField()
+    used_model = serializers.CharField()
+    used_provider = serializers.CharField()
+    status_code = serializers.IntegerField(allow_null=True)
+    unified_finish_reason = serializers.CharField(allow_null=True)
+    has_error = serializers.BooleanField(allow_null=True)
+    canceled = serializers.BooleanField(allow_null=True)
+    cached = serializers.BooleanField(allow_null=True)
+    input_tokens = serializers.IntegerField(source="prompt_tokens", allow_null=True)
+    output_tokens = serializers.IntegerField(source="completion_tokens", allow_null=True)
+    cached_tokens = serializers.IntegerField(allow_null=True)
+    cost = serializers.FloatField(allow_null=True)
+    running_cost = serializers.FloatField(help_text="USD of the session up to the end of this request")
+    tools = serializers.DictField(
+        source="tool_call_counts", allow_null=True, child=serializers.IntegerField(), help_text="called tools"
+    )
+
+
+def session_entry(session: LogSession) -> dict[str, Any]:
+    """Return a session as the API answers it."""
+    return _exact(LogSessionShape(session).data, cost=session.cost)
+
+
+def step_entry(step: SessionStep) -> dict[str, Any]:
+    """Return a request of a session as the API answers it."""
+    return _exact(SessionRequestShape(step).data, cost=step.cost, running_cost=step.running_cost)
+
+
+def _exact(answer: Mapping[str, Any], **amounts: Decimal | None) -> dict[str, Any]:
+    """Return an answer with its amounts as numbers with every digit."""
+    written = {camel(name): None if amount is None else _number(amount) for name, amount in amounts.items()}
+    return {**answer, **written}
+
+
 def requested_ids_of(query: Mapping[str, Any]) -> RequestedIds:
     """Return the ids that a query names."""
     return RequestedIds(
@@ -99,6 +183,7 @@ def filters_of(query: Mapping[str, Any]) -> LogFilters:
         finish_reason=query.get("finish_reason"),
         unified_finish_reason=query.get("unified_finish_reason"),
         source=query.get("source"),
+        session_id=query.get("session_id"),
         header_key=query.get("custom_header_key"),
         header_value=query.get("custom_header_value"),
     )

@@ -17,9 +17,9 @@ from rest_framework.request import Request
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.postgres import replica
-from apps.kernel.rest.describe import REFUSES, Method, described
+from apps.kernel.rest.describe import REFUSES, Method, PaginationShape, described
 from apps.kernel.rest.endpoint import Endpoint
-from apps.kernel.rest.pages import page_of
+from apps.kernel.rest.pages import Page, page_of, write_cursor
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_activity, access_logs, scope_of_key, scope_of_user
@@ -33,15 +33,22 @@ from apps.logs.serializers import (
     ActivityDayShape,
     ActivityExportQuery,
     ActivityQuery,
+    LogSessionShape,
     LogsExportQuery,
     LogsQuery,
+    OneSessionQuery,
+    SessionRequestShape,
+    SessionsQuery,
     UsedModelsQuery,
     day_of,
     encode,
     entry_of,
     filters_of,
     requested_ids_of,
+    session_entry,
+    step_entry,
 )
+from apps.logs.sessions import find_session, find_sessions, find_steps
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import User
 
@@ -137,6 +144,61 @@ class LogMedium(LogsEndpoint):
     def get(self, request: Request, log_id: str, number: int) -> HttpResponse:
         """Show an image or audio of an answer, by its place in the entry's `media`, from 0."""
         return send_medium(self.scope(), log_id, number)
+
+
+class Sessions(LogsEndpoint):
+    """`GET /logs/sessions`."""
+
+    @described(
+        {"sessions": LogSessionShape(many=True), "pagination": PaginationShape()}, query=SessionsQuery, refuses=(403,)
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """List sessions of clients, such as agents' runs, those with the newest requests first."""
+        query = self.read_query(SessionsQuery)
+        scope = access_logs(self.scope(), requested_ids_of(query))
+        asked = partial(
+            find_sessions,
+            scope,
+            start=query.get("start_date"),
+            end=query.get("end_date"),
+            after=query.get("cursor"),
+            count=query["limit"],
+        )
+        sessions, next_after = replica.read(lambda using: asked(using=using))
+        page = Page(sessions, query["limit"], None if next_after is None else write_cursor(next_after))
+        return _answer({"sessions": [session_entry(one) for one in page.rows], "pagination": page.pagination})
+
+
+class OneSession(LogsEndpoint):
+    """`GET /logs/sessions/{sessionId}`."""
+
+    @described(
+        {
+            "session": LogSessionShape(),
+            "requests": SessionRequestShape(many=True),
+            "pagination": PaginationShape(),
+        },
+        query=OneSessionQuery,
+        refuses=(403, 404),
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Show a session with its requests, the oldest first, one page at a time."""
+        query = self.read_query(OneSessionQuery)
+        limit = query["limit"]
+        scope = access_logs(self.scope(), requested_ids_of(query))
+        session = replica.read(partial(find_session, scope, session_id))
+        if session is None:
+            raise NotFound("Session not found")
+        asked = partial(find_steps, scope, session, after=query.get("cursor"), count=limit + 1)
+        steps = replica.read(lambda using: asked(using=using))
+        page = page_of(steps, limit, lambda step: step.id)
+        return _answer(
+            {
+                "session": session_entry(session),
+                "requests": [step_entry(step) for step in page.rows],
+                "pagination": page.pagination,
+            }
+        )
 
 
 class UniqueModels(LogsEndpoint):

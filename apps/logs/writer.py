@@ -205,7 +205,9 @@ class _Rows:
     def __call__(self, entry: Entry) -> ColumnValues:
         if entry.organization_id not in self._deleted:
             return encode_row(entry)
-        return encode_row_without_content(replace(entry, source=None), "organization_deleted")
+        return encode_row_without_content(
+            replace(entry, source=None, session_id=None, user_agent=None), "organization_deleted"
+        )
 
 
 def _deleted(organizations: set[UUID]) -> set[UUID]:

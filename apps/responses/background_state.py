@@ -46,6 +46,8 @@ _KEPT: Final = (
     "x-hedge",
     "x-hedge-max-cost",
     "cdn-loop",
+    "user-agent",
+    "traceparent",
     *SESSION_HEADERS,
 )
 
@@ -60,6 +62,8 @@ class BackgroundRequest(ClientRequest):
         environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/responses", "CONTENT_LENGTH": str(len(self._body))}
         super().__init__(environ, route_table().exact["POST", "/v1/responses"])
         self.log_id = log_id
+        self.conversation_id = (request.echo.get("conversation") or {}).get("id", "")
+        self.response_chain = request.chain
         self._switch, self._admitted = switch, admitted
 
     @property

@@ -59,7 +59,17 @@ class _Link(NamedTuple):
 
 
 def items_before(policy: Policy, previous_id: str) -> list[Item]:
-    """Return what led to a response and what it answered, oldest first.
+    """Return what led to a response and what it answered, oldest first. Raises as `chain_before`."""
+    return items_of_chain(chain_before(policy, previous_id))
+
+
+def items_of_chain(chain: Sequence[StoredResponse]) -> list[Item]:
+    """Return the items of a chain of responses, in order."""
+    return [item for row in chain for item in (*input_of(row), *output_of(response_of(row)))]
+
+
+def chain_before(policy: Policy, previous_id: str) -> list[StoredResponse]:
+    """Return the chain of responses that ends with a response, oldest first.
 
     Raises InvalidRequest for one that is not there or cannot be gone on from, BodyTooLarge, DatabaseError.
     """
@@ -78,11 +88,7 @@ def items_before(policy: Policy, previous_id: str) -> list[Item]:
             param="previous_response_id",
             code="previous_response_not_completed",
         )
-    rows = [*_rows_before(policy, newest), newest]
-    items: list[Item] = []
-    for row in rows:
-        items += [*input_of(row), *output_of(response_of(row))]
-    return items
+    return [*_rows_before(policy, newest), newest]
 
 
 def items_used_by(policy: Policy, row: StoredResponse) -> list[Item]:

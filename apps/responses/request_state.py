@@ -23,7 +23,7 @@ from apps.responses import compaction, refusals
 from apps.responses.background import begin
 from apps.responses.background_state import kept_headers
 from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
-from apps.responses.history import items_before, items_in, resolved
+from apps.responses.history import chain_before, items_in, items_of_chain, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
 from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of, store
@@ -59,7 +59,8 @@ class StoredStates:
             _refuse_what_needs_content(asked)
         before: list[Item] = []
         if asked.previous_id is not None:
-            before = items_before(policy, asked.previous_id)
+            chain = chain_before(policy, asked.previous_id)
+            request.response_chain, before = chain[0].id, items_of_chain(chain)
         elif asked.conversation_id is not None:
             before = items_in(policy, asked.conversation_id)
         items = [*before, *new_items]
@@ -83,7 +84,9 @@ class StoredStates:
             return ResponseState(echo=echo)
         if asked.background:
             raise AnsweredElsewhere(_answer_later(request, policy, wire, asked, echo, with_ids(new_items)))
-        return StoredState(policy, asked, echo, with_ids(new_items))
+        state = StoredState(policy, asked, echo, with_ids(new_items))
+        request.response_chain = request.response_chain or state.response_id
+        return state
 
 
 class StoredState(ResponseState):
@@ -195,10 +198,18 @@ def _answer_later(
     # A provider's stream can be cut off, and does not have to begin within the time of a plain answer.
     body = {**wire, "stream": True}
     headers = kept_headers(request)
+    run = RunRequest(
+        headers=headers,
+        wire=body,
+        echo=echo,
+        new_items=new_items,
+        plan=policy.plan,
+        chain=request.response_chain or draft.id,
+    )
     # Where there is no place for its stream, nothing is begun.
     stream = EventStream(policy, draft.id, FROM_THE_START) if asked.stream else None
     try:
-        begin(response, draft, RunRequest(headers=headers, wire=body, echo=echo, new_items=new_items, plan=policy.plan))
+        begin(response, draft, run)
     except BaseException:
         if stream is not None:
             stream.close()

@@ -34,6 +34,8 @@ class RunRequest(msgspec.Struct, kw_only=True):
     new_items: list[dict[str, Any]]
     # The organization's plan when it was asked: how many bytes of events are kept.
     plan: str = "free"
+    # The first response of the chain that this one continues or begins.
+    chain: str = ""
 
 
 def begin(draft: ResponseDraft, log_id: UUID, request: RunRequest, owner: str | None) -> None:

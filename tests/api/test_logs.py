@@ -41,6 +41,7 @@ BEYOND = {
     *("providerKeyId", "route", "timeToFirstToken", "underlyingModel", "statusCode", "unpriced", "prices"),
     *("cachedTokens", "cacheWriteTokens", "cachedInputCost", "cacheWriteCost", "webSearchCost", "dataStorageCost"),
     *("discountSavings", "refusal", "toolCalls", "toolCallCounts", "choices", "citations", "media"),
+    *("sessionId", "userAgent"),
 }
 
 TEXTS = {
@@ -48,7 +49,7 @@ TEXTS = {
     *("requestedModel", "requestedProvider", "usedModel", "usedProvider", "underlyingModel"),
     *("content", "reasoningContent", "refusal", "reasoningEffort", "finishReason", "unifiedFinishReason"),
     *("promptTokens", "completionTokens", "totalTokens", "reasoningTokens", "cachedTokens", "cacheWriteTokens"),
-    *("imageInputTokens", "imageOutputTokens", "mode", "usedMode", "source"),
+    *("imageInputTokens", "imageOutputTokens", "mode", "usedMode", "source", "sessionId", "userAgent"),
     "toolChoice",  # Here it is the word `auto`.
 }
 NUMBERS = {

@@ -98,7 +98,7 @@ def test_a_key_sees_and_changes_its_own_organization_alone(world: World) -> None
     assert state() == before
 
 
-@pytest.mark.parametrize("path", ["/logs", "/logs/unique-models", "/logs/export?format=csv"])
+@pytest.mark.parametrize("path", ["/logs", "/logs/unique-models", "/logs/sessions", "/logs/export?format=csv"])
 def test_the_log_needs_its_scope(world: World, path: str) -> None:
     assert Caller(make_management_key(world.olivia, world.acme, "logs").token).get(path).status_code == 200
     refused = Caller(make_management_key(world.olivia, world.acme, "read").token).get(path)

@@ -237,3 +237,33 @@ def test_without_fallback_nobody_else_is_asked(caller: Caller, add_provider: Add
         credentials.reset_cooldowns()
         answer, asked = ask(caller, "status=503", headers={"x-no-fallback": value})
         assert (answer.status, asked) == (503, expected)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_log_has_the_times_of_each_attempt_and_the_answer_does_not(
+    caller: Caller, add_provider: Adding, pauses: list[float], stream: bool
+) -> None:
+    five(add_provider)
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="metadata")
+    answer, asked = ask(caller, "status=500 times=1", stream=stream)
+    assert (answer.status, asked) == (200, 2)
+    if not stream:
+        known = {"provider", "model", "status_code", "error_type", "succeeded"}
+        assert [set(one) for one in answer.json()["metadata"]["routing"]] == [known, known]
+    settle_all()
+    row = RequestLog.objects.get()
+    failed, answered = row.routing_metadata["routing"]
+    assert (failed["provider"], failed["used_model"], answered["provider"], answered["used_model"]) == (
+        "sandbox",
+        "echo",
+        "second",
+        "echo",
+    )
+    assert "first_content_ms" not in failed
+    times = [
+        *(failed[name] for name in ("start_ms", "end_ms")),
+        *(answered[name] for name in ("start_ms", "first_byte_ms", "first_content_ms", "end_ms")),
+    ]
+    assert times == sorted(times)
+    assert times[0] >= 0
+    assert times[-1] <= row.duration + 1

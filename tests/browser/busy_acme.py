@@ -14,6 +14,8 @@ from apps.organizations.models import Plan, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
 
+# The session of an agent.
+SESSION = "0f3c1d52-6c0e-4f51-9f52-3f1c8ad1c0aa"
 HOSTILE = "<script>document.title = 'taken over'</script>"
 
 
@@ -41,6 +43,8 @@ def stock_acme(world: World) -> str:
         temperature=0.2,
         custom_headers={"team": "search", "feature": HOSTILE},
         source="shop.example.com",
+        session_id=SESSION,
+        user_agent="claude-cli/2.1.197",
         finish_reason="stop",
         messages=[
             {"role": "system", "content": "You answer questions about our shop in one paragraph."},
@@ -62,6 +66,9 @@ def stock_acme(world: World) -> str:
                     "status_code": 503,
                     "error_type": "upstream_error",
                     "succeeded": False,
+                    "used_model": "gpt-5-mini",
+                    "start_ms": 12,
+                    "end_ms": 312,
                 },
                 {
                     "provider": "openai",
@@ -69,6 +76,11 @@ def stock_acme(world: World) -> str:
                     "status_code": 200,
                     "error_type": "none",
                     "succeeded": True,
+                    "used_model": "gpt-5-mini",
+                    "start_ms": 402,
+                    "first_byte_ms": 590,
+                    "first_content_ms": 640,
+                    "end_ms": 2_430,
                 },
             ],
         },
@@ -102,7 +114,28 @@ def stock_acme(world: World) -> str:
         unified_finish_reason="upstream_error",
         error_details={"status": 502, "type": "upstream_error", "code": "all_providers_failed", "message": HOSTILE},
     )
-    write(*others, told, failed)
+    tools = ({"Read": 3, "Bash": 1}, {"Edit": 1}, {"mcp__tickets__find_every_open_ticket": 12})
+    steps = [
+        entry(
+            keys[0],
+            id=id_at(ago(minutes=6 - number)),
+            session_id=SESSION,
+            user_agent="claude-cli/2.1.197",
+            used_model="claude-sonnet-4-5",
+            requested_model="claude-sonnet-4-5",
+            used_provider="anthropic",
+            unified_finish_reason="tool_calls",
+            tool_call_counts=calls,
+            duration=24_000,
+            time_to_first_token=1_900,
+            prompt_tokens=18_400 + 900 * number,
+            cached_tokens=16_000,
+            completion_tokens=812,
+            cost=Decimal("0.0412"),
+        )
+        for number, calls in enumerate(tools)
+    ]
+    write(*others, told, failed, *steps)
     now = datetime.now(UTC)
     for status, code, count in ((402, "insufficient_credits", 1_204), (429, "rate_limit_exceeded", 87)):
         RefusedHour.objects.create(

@@ -21,7 +21,7 @@ from apps.keys.secrets import encrypt_credential
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Invitation, User
-from tests.browser.busy_acme import stock_acme
+from tests.browser.busy_acme import SESSION, stock_acme
 from tests.log_sinks.sinks import make_sink
 from tests.logs.entries import ago
 from tests.support.cast import World, make_user
@@ -107,6 +107,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "key_id": key.id,
         "project_id": world.project.id,
         "log_id": log_id,
+        "session_id": SESSION,
         "server_id": McpServer.objects.get().id,
         "rule_id": CustomRule.objects.get().id,
         "kind": "custom_regex",

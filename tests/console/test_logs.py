@@ -13,6 +13,7 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.conf import settings
 
 from apps.console.pages import logs as pages_of_logs
 from apps.console.pages.logs import FIRST_COLUMNS
@@ -157,7 +158,8 @@ def test_one_request_is_shown_whole_and_nothing_in_it_is_markup(world: World, ke
     assert HOSTILE not in shown.content.decode()
     assert HOSTILE not in visitor.open(page(world.acme, "logs")).content.decode()
     text = words(shown)
-    assert "azure m failed, HTTP 503, overloaded openai m answered, HTTP 200" in text
+    reason = "Fallback: azure failed, HTTP 503, overloaded"
+    assert f"azure m failed, HTTP 503, overloaded {reason} openai m answered, HTTP 200" in text
     assert "First provider: openai (the best score)" in text
     assert "answer <script>alert(1)</script>" in text
     assert "crawler" in text
@@ -364,3 +366,54 @@ def test_a_request_is_offered_as_code_in_its_own_format(world: World, key: Any) 
     ]
     for one in others:
         assert dana.open(page(world.acme, f"logs/{one.id}")).context["snippets"] == []
+
+
+def test_two_requests_are_compared(world: World, key: Any) -> None:
+    texts = [("Be kind", "yes", "0.01"), ("Be brief", "no", "0.03")]
+    first, second = write(
+        *(
+            entry(
+                key,
+                id=id_at(ago(minutes=2 - place)),
+                messages=[{"role": "system", "content": text}, {"role": "user", "content": HOSTILE}],
+                content=answer,
+                cost=Decimal(cost),
+                retention_level=RetentionLevel.RETAIN,
+            )
+            for place, (text, answer, cost) in enumerate(texts)
+        )
+    )
+    dana, path = Visitor(world.dana), page(world.acme, f"logs/{first}")
+    for wanted in (str(second), f"gen-{second.hex}"):
+        shown = dana.open(path, **{"with": wanted})
+        text = words(shown)
+        assert "Cost $0.01 $0.03 + $0.02 (+ 200% )" in text
+        assert "Equal messages in both, not shown: 1 ." in text
+        assert "system: Only in the first: Be kind Only in the second: Be brief" in text
+        assert "answer: Only in the first: yes Only in the second: no" in text
+        assert HOSTILE not in shown.content.decode()
+        assert f'href="{page(world.acme, f"logs/{second}")}?with={first}"' in shown.content.decode()
+    one = dana.open(page(world.acme, f"logs/{second}"), model="gpt-5").content.decode()
+    assert f'href="?model=gpt-5&amp;with={first}"' in one
+
+
+@pytest.mark.parametrize("wanted", ["nonsense", "theirs"])
+def test_a_request_is_compared_with_nothing_that_the_log_does_not_show(world: World, key: Any, wanted: str) -> None:
+    [mine] = write(entry(key, used_model="gpt-5"))
+    [theirs] = write(entry(make_key(world.sam, world.elsewhere_project).key, used_model="secret-model"))
+    other = str(theirs) if wanted == "theirs" else wanted
+    answer = Visitor(world.dana).open(page(world.acme, f"logs/{mine}"), **{"with": other})
+    assert answer.status_code == 400
+    text = words(answer)
+    assert "No request in the log has this id" in text
+    assert "secret-model" not in text
+
+
+def test_a_request_opens_in_the_playground_where_it_can_be_repeated(world: World, key: Any) -> None:
+    chat, other = write(entry(key, **CHAT_REQUEST, requested_model="a/b&c"), entry(key))
+    dana, playground = Visitor(world.dana), page(world.acme, "playground")
+    text = dana.open(page(world.acme, f"logs/{chat}")).content.decode()
+    assert f'href="{playground}?log={chat}"' in text
+    assert f'href="{playground}?log={chat}&amp;other=a%2Fb%26c"' in text
+    assert f">{settings.PUBLIC_URL}{page(world.acme, f'logs/{chat}')}</span>" in text
+    assert playground + "?log" not in dana.open(page(world.acme, f"logs/{other}")).content.decode()

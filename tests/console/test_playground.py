@@ -14,6 +14,7 @@ from apps.keys.actions import PLAYGROUND, count_of_keys, open_playground_key
 from apps.keys.models import ApiKey, IamRule
 from apps.logs.models import RequestLog
 from apps.organizations.models import AuditEntry, Membership, Organization, Project, Role
+from tests.logs.entries import entry, write
 from tests.support.cast import make_user
 from tests.support.console_client import Visitor, page
 from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
@@ -177,3 +178,60 @@ def test_pictures_and_explanations_are_asked_for_the_same_way(caller: Caller, pl
 def test_the_short_address_leads_to_the_first_organization(caller: Caller, player: Player) -> None:
     answer = player.visitor.open("/app/playground", model="gpt-5")
     assert answer.headers["Location"] == page(player.organization, "playground?model=gpt-5")
+
+
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("route", "messages", "tools"),
+    [
+        (
+            "chat_completions",
+            [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "hi"}],
+            [TOOL],
+        ),
+        (
+            "messages",
+            [{"role": "system", "content": [{"type": "text", "text": "Be kind"}]}, {"role": "user", "content": "hi"}],
+            [{"name": "find", "input_schema": {"type": "object", "properties": {}}}],
+        ),
+        (
+            "responses",
+            [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "hi"}],
+            [{"type": "function", "name": "find", "parameters": {"type": "object", "properties": {}}, "strict": False}],
+        ),
+    ],
+)
+def test_a_logged_request_opens_as_a_chat_whichever_its_format(
+    caller: Caller, player: Player, route: str, messages: Any, tools: Any
+) -> None:
+    fields = {"temperature": 0.5, "max_tokens": 9, "streamed": True, "requested_model": "sandbox/echo"}
+    [logged] = write(entry(caller.key, route=route, messages=messages, tools=tools, **fields))
+    shown = player.visitor.open(page(player.organization, "playground"), log=str(logged))
+    replayed = shown.context["replayed"]
+    assert (shown.context["first"], replayed["log"], replayed["system"]) == ("sandbox/echo", str(logged), "Be kind")
+    assert replayed["messages"] == [{"role": "user", "content": "hi"}]
+    assert [tool["function"]["name"] for tool in replayed["tools"]] == ["find"]
+    assert (replayed["temperature"], replayed["maxTokens"], replayed["stream"]) == (0.5, 9, True)
+    # Nothing is asked before the visitor sends it.
+    assert nothing_happened(caller)
+    asked = {"model": "sandbox/echo", "messages": replayed["messages"], "tools": replayed["tools"]}
+    assert player.ask(asked).status_code == 200
+
+
+@pytest.mark.parametrize("kept", ["nothing", "others", "nonsense"])
+def test_only_a_request_of_the_organization_that_was_kept_opens(caller: Caller, player: Player, kept: str) -> None:
+    messages = [{"role": "user", "content": "secret words"}]
+    [bare, others] = write(entry(caller.key), entry(messages=messages))
+    log = {"nothing": str(bare), "others": str(others)}.get(kept, kept)
+    answer = player.visitor.open(page(player.organization, "playground"), log=log)
+    assert (answer.status_code, b"secret words" in answer.content) == (404, False)
+
+
+def test_a_logged_text_is_no_markup_in_the_playground(caller: Caller, player: Player) -> None:
+    hostile = "</script><script>alert(1)</script>"
+    [logged] = write(entry(caller.key, messages=[{"role": "user", "content": hostile}], requested_model=hostile))
+    shown = player.visitor.open(page(player.organization, "playground"), log=str(logged))
+    assert shown.status_code == 200
+    assert "<script>alert" not in shown.content.decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import cast
@@ -11,6 +12,7 @@ import pytest
 from django.test import RequestFactory
 
 from apps.gateway import recorder
+from apps.gateway.access import policy
 from apps.gateway.canonical.events import AudioBytes, Event, ImageMade, TextDelta, ToolCallStarted, UsageReported
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.chat import openai
@@ -205,3 +207,36 @@ def test_calls_of_tools_are_counted_by_name() -> None:
     for name in ("find", "find", "read"):
         transcript.add(ToolCallStarted(index=0, id="c", name=name))
     assert transcript.call_counts == {"find": 2, "read": 1}
+
+
+def test_a_call_that_the_client_did_not_wait_for_is_in_the_log(caller: Caller) -> None:
+    Organization.objects.update(retention_level="metadata")
+    policy.forget_all()
+    run = open_run(caller, "hello", stream=True)
+    events = run.attempts.run()
+    run.attempts.current_call = run.attempts._begin_call(deque(run.attempts.candidates))
+    events.close()
+    run.recorder.fail(ClientGone("gone"))
+    assert only_row(caller) == (499, True, False)
+    [attempt] = RequestLog.objects.get().routing_metadata["routing"]
+    assert (attempt["provider"], attempt["error_type"], attempt["succeeded"], attempt["status_code"]) == (
+        "sandbox",
+        "canceled",
+        False,
+        None,
+    )
+    assert 0 <= attempt["start_ms"] <= attempt["end_ms"]
+
+
+def test_a_client_that_leaves_during_the_answer_leaves_one_attempt(caller: Caller) -> None:
+    Organization.objects.update(retention_level="metadata")
+    policy.forget_all()
+    run = open_run(caller, "hello", stream=True)
+    events = run.events()
+    while type(next(events)).__name__ != "TextDelta":
+        pass
+    run.recorder.fail(ClientGone("gone"))
+    events.close()
+    assert settle_all() == 1
+    [attempt] = RequestLog.objects.get().routing_metadata["routing"]
+    assert (attempt["error_type"], attempt["succeeded"]) == ("none", True)

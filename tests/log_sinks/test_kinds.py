@@ -166,6 +166,7 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
         "http.response.status_code": 200,
         "gateway.organization_id": str(retaining.acme.id),
         "gateway.source": "web",
+        "gen_ai.conversation.id": "run-1",
         "gateway.streamed": True,
         "gen_ai.request.stream": True,
         "gen_ai.response.time_to_first_chunk": 0.25,

@@ -87,6 +87,8 @@ FULL: dict[str, Any] = {
     "cached": False,
     "custom_headers": {"team": "blue"},
     "source": "web",
+    "session_id": "run-1",
+    "user_agent": "claude-cli/2.1",
     "routing_metadata": {"selectedProvider": "openai"},
 }
 

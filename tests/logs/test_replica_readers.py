@@ -75,6 +75,7 @@ def read_whole(answer: Any) -> None:
         "usage?by=tag",
         "usage/export?format=jsonl",
         "refusals",
+        "sessions",
     ],
 )
 def test_pages_of_the_console(world: World, asked: Callable[[], tuple[int, int]], path: str) -> None:
@@ -89,7 +90,8 @@ def test_pages_of_the_console(world: World, asked: Callable[[], tuple[int, int]]
 
 
 @pytest.mark.parametrize(
-    "path", ["/logs", "/logs/export", "/logs/unique-models", "/activity?days=7", "/activity/export?days=7"]
+    "path",
+    ["/logs", "/logs/export", "/logs/unique-models", "/logs/sessions", "/activity?days=7", "/activity/export?days=7"],
 )
 def test_endpoints(world: World, asked: Callable[[], tuple[int, int]], path: str) -> None:
     write(entry(make_key(world.olivia, world.project).key))

@@ -181,7 +181,7 @@ class TestOneRequest:
     ) -> None:
         response = operator.get(f"{LIST}{kept}/change/")
         page = response.context["page"]
-        assert [(one.provider, one.outcome, one.score) for one in page.attempts] == [
+        assert [(one.provider, one.outcome, one.score) for one in page.waterfall.attempts] == [
             ("azure", "failed, HTTP 503, overloaded", "0.93"),
             ("openai", "answered, HTTP 200", "0.50"),
         ]

@@ -115,7 +115,7 @@ def test_costs_have_every_digit_and_their_tokens() -> None:
 def test_an_attempt_states_its_outcome(line: dict[str, Any], state: str, outcome: str) -> None:
     scores = [{"providerId": "openai", "score": 0.934}, "odd"]
     routing = {"routing": [{"provider": "openai", "model": "m", **line}, "odd"], "providerScores": scores}
-    [attempt] = made(routing_metadata=routing).attempts
+    [attempt] = made(routing_metadata=routing).waterfall.attempts
     assert (attempt.state, attempt.outcome, attempt.score) == (state, outcome, "0.93")
 
 
@@ -239,7 +239,7 @@ def test_offered_tools_are_named_in_every_format() -> None:
 @pytest.mark.parametrize("odd", [["odd"], "odd", 7, {"routing": {}, "providerScores": 7, "warnings": "x"}])
 def test_stored_json_of_any_shape_is_shown(odd: Any) -> None:
     page = made(messages=odd, routing_metadata=odd, error_details=odd, custom_headers=odd, has_error=True)
-    assert (page.attempts, page.scores, page.failure, page.dropped_fields) == ([], [], [], [])
+    assert (page.waterfall.attempts, page.scores, page.failure, page.dropped_fields) == ([], [], [], [])
     assert len(page.said) == 1
 
 
@@ -249,3 +249,38 @@ def test_a_long_conversation_is_cut() -> None:
     assert (len(page.said), page.left_out, page.said[-1].is_answer) == (MAX_MESSAGES + 1, 2, True)
     [(_, text)] = page.said[0].pieces
     assert text == "x" * MAX_CHARACTERS + "\n… 1 more characters; the export has them"
+
+
+def test_blocks_of_bedrock_are_calls_and_results_of_tools() -> None:
+    messages = [
+        {"role": "user", "content": [{"text": "Weather?"}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "1", "name": "find", "input": {"city": "Rome"}}}]},
+        {
+            "role": "user",
+            "content": [
+                {"toolResult": {"toolUseId": "1", "content": [{"json": {"sky": "clear"}}]}},
+                {"toolResult": {"toolUseId": "2", "content": [{"text": "no such city"}], "status": "error"}},
+                {"toolResult": {"toolUseId": "3", "content": [{"text": "a"}, {"text": "b"}]}},
+            ],
+        },
+    ]
+    said = [(one.title, one.pieces) for one in made(messages=messages, route="converse").said]
+    assert said == [
+        ("user", [("text", "Weather?")]),
+        ("assistant", [("tool call find", '{\n  "city": "Rome"\n}')]),
+        (
+            "user",
+            [
+                ("tool result", '{\n  "sky": "clear"\n}'),
+                ("tool result (error)", "no such city"),
+                ("tool result", json.dumps([{"text": "a"}, {"text": "b"}], indent=2)),
+            ],
+        ),
+    ]
+
+
+def test_a_session_and_the_client_are_shown_to_tenants_alone() -> None:
+    columns = {"session_id": "run-1", "user_agent": "claude-cli/2.1"}
+    tenant, operator = (facts_of(made(reader, **columns)) for reader in Reader)
+    assert (tenant["Session"], tenant["Client"]) == ("run-1", "claude-cli/2.1")
+    assert not {"Session", "Client"} & set(operator)

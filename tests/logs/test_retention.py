@@ -146,7 +146,7 @@ CONTENT = {
 METADATA = {
     *("finish_reason", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "tool_choice"),
     *("reasoning_effort", "reasoning_max_tokens", "custom_headers", "source", "routing_metadata"),
-    "tool_call_counts",
+    *("tool_call_counts", "session_id", "user_agent"),
 }
 
 

@@ -239,3 +239,24 @@ def test_its_log_row_is_one_like_any_other(keeper: Caller, openai: OpenAI) -> No
     assert [(row.route, row.status_code, row.unified_finish_reason) for row in rows] == [
         ("responses", 200, "completed")
     ] * 2
+
+
+def test_a_chain_is_one_session_of_the_log(keeper: Caller, openai: OpenAI) -> None:
+    first = openai.responses.create(model=MODEL, input="I am Ada")
+    second = openai.responses.create(model=MODEL, input="and I like tea", previous_response_id=first.id)
+    openai.responses.create(model=MODEL, input="so?", previous_response_id=second.id, background=True)
+    openai.responses.create(model=MODEL, input="or?", previous_response_id=second.id, store=False)
+    begun = openai.responses.create(model=MODEL, input="alone", background=True)
+    openai.responses.create(model=MODEL, input="nothing kept", store=False)
+    settle_all()
+    rows = RequestLog.objects.order_by("id").values_list("session_id", flat=True)
+    assert list(rows) == [first.id] * 4 + [begun.id, None]
+
+
+def test_a_conversation_is_a_session_of_the_log(keeper: Caller, openai: OpenAI) -> None:
+    conversation = openai.conversations.create()
+    for background in (False, True):
+        openai.responses.create(model=MODEL, input="hello", conversation=conversation.id, background=background)
+    settle_all()
+    assert set(RequestLog.objects.values_list("session_id", flat=True)) == {conversation.id}
+    assert RequestLog.objects.count() == 2

@@ -16,21 +16,26 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import path, reverse
+from django.utils import timezone
 
 from apps.console.browser_session import BrowserSession
 from apps.console.model_cards import FEATURES, ModelCard, current_cards
 from apps.console.rendering import show
+from apps.console.replay import replay_of
 from apps.console.visit import signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.routing.availability import find_obstacle
 from apps.kernel.errors import NotFound
+from apps.kernel.ids import find_id
 from apps.kernel.money import plain
 from apps.kernel.postgres import database
 from apps.kernel.rest.routes import Route, route_table
 from apps.keys.actions import open_playground_key
 from apps.keys.models import ProviderKey
+from apps.logs.access import RequestedIds, access_logs, scope_of_user
+from apps.logs.search import find_row
 from apps.organizations.models import Project
 
 # Operations that the page may call, and their API routes.
@@ -82,10 +87,14 @@ def enter(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
 
 @workspace_page()
 def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page; `model` in the query selects the model, `other` a second one for comparison."""
+    """Show the page; `model` in the query selects the model, `other` a second one for comparison.
+
+    `log` is the id of a logged request whose chat the page begins with; it is sent only when the visitor says so.
+    """
     usable = _usable_providers(workspace)
     models = [_choice(card, usable) for card in current_cards() if card.model.mode in _TALKING]
     models.sort(key=lambda one: (not one["usable"], one["id"]))
+    replayed = _find_replayed(workspace, request.GET.get("log", ""))
     free = next((one["id"] for one in models if one["usable"] and one["price"] == _FREE), "auto")
     return show(
         request,
@@ -94,7 +103,8 @@ def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         entry="playground",
         models=models,
         projects=[project for project in workspace.projects if project.status == Project.Status.ACTIVE],
-        first=request.GET.get("model", "")[:255] or free,
+        first=request.GET.get("model", "")[:255] or (replayed or {}).get("model") or free,
+        replayed=replayed,
         other=request.GET.get("other", "")[:255],
         base_url=settings.PUBLIC_URL,
     )
@@ -118,6 +128,20 @@ def ask(request: HttpRequest, workspace: Workspace, asked: str) -> HttpResponseB
         if name.lower() != "connection":
             response[name] = value
     return response
+
+
+def _find_replayed(workspace: Workspace, log_id: str) -> dict[str, Any] | None:
+    """Return a logged request of the organization for the page. Raises NotFound for one that it cannot open."""
+    if not log_id:
+        return None
+    identifier = find_id(log_id)
+    ids = RequestedIds(organization_id=str(workspace.organization.id))
+    scope = access_logs(scope_of_user(workspace.user, timezone.now()), ids)
+    row = None if identifier is None else find_row(scope, identifier)
+    replayed = None if row is None else replay_of(row)
+    if replayed is None:
+        raise NotFound("The log has no chat with this id that can be repeated; its content may not be stored")
+    return replayed
 
 
 def _usable_providers(workspace: Workspace) -> set[str]:

@@ -149,6 +149,12 @@ def seconds(milliseconds: int | None) -> str:
 
 
 @register.filter
+def lasted(milliseconds: int | None) -> SafeString:
+    """Format a time given in milliseconds: `850 ms`, `1.25 s`, `2 min 5 s`."""
+    return mark_numbers(as_text.milliseconds(milliseconds))
+
+
+@register.filter
 def share(value: float | None) -> str:
     """Format a share of one as percent."""
     return _NOTHING if value is None else mark_numbers(f"{value * 100:.1f}%")

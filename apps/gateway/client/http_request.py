@@ -90,6 +90,8 @@ class ClientRequest:
     response_state: TrackedResponse | None = None
     # The stored conversation that the request goes on with.
     conversation_id: str = ""
+    # The first response of the chain of stored responses that the request continues or begins.
+    response_chain: str = ""
     # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API.
     batch_exchange: BatchExchange | None = None
     # Whether a tool has effects, by its name, where its MCP server states that.
@@ -144,6 +146,12 @@ class ClientRequest:
         """The client's own name for where the request comes from (`x-source`)."""
         value = self.header("x-source")
         return value[:_MAX_TAG_LENGTH] if value else None
+
+    @property
+    def user_agent(self) -> str | None:
+        """The first product of the client's `User-Agent`, such as `claude-cli/2.1.197`."""
+        value = self.header("user-agent")
+        return (value.split(maxsplit=1) or [""])[0][:_MAX_TAG_LENGTH] or None if value else None
 
     @property
     def custom_headers(self) -> dict[str, str] | None:

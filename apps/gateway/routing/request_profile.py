@@ -1,7 +1,8 @@
 """Request profile: the properties of a request for choosing its provider; session affinity by its conversation.
 
 The conversation is found in headers and fields that clients already send, so that a provider's prompt cache is hit
-again. A key that comes from a field is only compared; a session that a header names is also stated in traces.
+again. A key that comes from a field may be a person's id and is only compared. A session that a header names is also
+stated in traces; the log groups requests by it, or by a field that names nothing but a session.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.routing.ranking import RequestProfile
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import estimate_prompt_tokens
+from apps.gateway.tracing.request_trace import read_traceparent
 from apps.kernel.concurrency.cached_setting import CachedSetting
 
 # In this order; sources: Claude Code, opencode, Codex.
@@ -49,15 +51,40 @@ def named_session(request: ClientRequest) -> str:
     return request.conversation_id or session_id_of(request.headers(*SESSION_HEADERS))
 
 
+def logged_session(request: ClientRequest, chat: Chat | None = None) -> str | None:
+    """Return the session that the log groups requests by, None where the client names none in printable characters.
+
+    It is the stored conversation, the session of a header or a field, the chain of stored responses, or the trace of
+    the client's `traceparent`: the first that there is.
+    """
+    if session := named_session(request) or _session_of_fields(chat) or request.response_chain:
+        return session if session.isprintable() else None
+    trace = read_traceparent(request.header("traceparent"))
+    return None if trace is None else trace.trace_id.hex()
+
+
+def _session_of_fields(chat: Chat | None) -> str:
+    if chat is None:
+        return ""
+    if chat.preferences is not None and chat.preferences.session:
+        return chat.preferences.session
+    return _find_session_within(chat.user) if chat.user else ""
+
+
 def _session_within(user: str) -> str:
     """Return the session that Claude Code names inside its `metadata.user_id`, else all of it."""
+    return _find_session_within(user) or user
+
+
+def _find_session_within(user: str) -> str:
+    """Return the session that Claude Code names inside its `metadata.user_id`; empty where there is none."""
     if user.startswith("{") and len(user) <= _MAX_USER_LENGTH:
         try:
             session = msgspec.json.decode(user, type=dict[str, Any]).get("session_id")
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return user
-        return session if isinstance(session, str) and session else user
-    return user.rpartition("_session_")[2] or user
+            return ""
+        return session if isinstance(session, str) else ""
+    return user.rpartition("_session_")[2] if "_session_" in user else ""
 
 
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.

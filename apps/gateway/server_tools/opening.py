@@ -26,7 +26,7 @@ class TurnRequest(ClientRequest):
         """Take the client's own request, and the body, which is JSON."""
         super().__init__(first.environ_with_body(body), first.route, first.parameters)
         self._first = first
-        self.conversation_id = first.conversation_id
+        self.conversation_id, self.response_chain = first.conversation_id, first.response_chain
         self.stated_effects = first.stated_effects
 
     @property

@@ -25,6 +25,7 @@ from apps.gateway.canonical.events import Choice, Reply
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import ClientDialect, client_dialect_of
 from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.request_profile import logged_session
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
@@ -198,6 +199,7 @@ def _keep_parameters(entry: Entry, chat: Chat, request: ClientRequest) -> None:
     if chat.reasoning is not None:
         entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
     entry.custom_headers, entry.source = request.custom_headers, request.source
+    entry.session_id, entry.user_agent = logged_session(request, chat), request.user_agent
     if chat.preferences is not None and chat.preferences.tags:
         # Where tags of a request can be looked for and exported.
         tags = {f"tag:{tag}": "true" for tag in chat.preferences.tags}

@@ -9,6 +9,7 @@ import msgspec
 
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import append_own_token, read_cdn_loop
+from apps.gateway.routing.request_profile import logged_session
 
 # The family of routes that calls are counted with for rate limits.
 RATE_FAMILY: Final = "mcp"
@@ -30,6 +31,9 @@ class ToolCaller(msgspec.Struct, frozen=True, kw_only=True):
     cdn_loop: str
     source: str | None = None
     custom_headers: dict[str, str] | None = None
+    # The client's session and program in the log.
+    session_id: str | None = None
+    user_agent: str | None = None
     # Whose sessions at servers are gone on with: a session of this caller's own, in words that no other caller's
     # have; empty where each call has one of its own.
     session_scope: str = ""
@@ -43,5 +47,7 @@ def caller_of(call: ClientRequest, token: str, session_scope: str = "") -> ToolC
         cdn_loop=append_own_token(read_cdn_loop(call)),
         source=call.source,
         custom_headers=call.custom_headers,
+        session_id=logged_session(call),
+        user_agent=call.user_agent,
         session_scope=session_scope,
     )

@@ -116,6 +116,7 @@ def _open(
     )
     if policy.retention != "none":
         entry.custom_headers, entry.source = caller.custom_headers, caller.source
+        entry.session_id, entry.user_agent = caller.session_id, caller.user_agent
     return entry
 
 

@@ -150,7 +150,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         try:
             request = self._write(dialect, target)
             opened = yield from self._exchange(request)
-            outcome.status = opened.response.status
+            outcome.status, outcome.headers_at = opened.response.status, time.monotonic()
             if request.chat.stream:
                 events: Iterable[Event] = self._streamed_events(request, opened.response)
             else:

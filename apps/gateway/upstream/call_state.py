@@ -58,9 +58,10 @@ class ProviderCallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class ProviderCallOutcome(msgspec.Struct, eq=False, kw_only=True):
-    """The provider's status, the time of the first content (monotonic), and the changes to the request."""
+    """The provider's status, the times of its headers and its first content (monotonic), the changes to the request."""
 
     status: int | None = None
+    headers_at: float | None = None
     first_content_at: float | None = None
     bytes_received: int = 0
     # Concurrent calls of the provider that it took.
@@ -80,3 +81,4 @@ class ProviderCallOutcome(msgspec.Struct, eq=False, kw_only=True):
         """Begin as the first of several calls did: each was sent as much, and each has begun to answer."""
         self.dropped_fields, self.changed_fields = first.dropped_fields, first.changed_fields
         self.status, self.calls, self.first_content_at = first.status, calls, time.monotonic()
+        self.headers_at = first.headers_at

@@ -183,6 +183,26 @@ def attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, 
     }
 
 
+class AttemptEnd(msgspec.Struct, frozen=True, eq=False):
+    """The call behind a line of the attempt log, and its end on the monotonic clock: None while it answers."""
+
+    call: ProviderCall
+    ended_at: float | None
+
+    def details(self, begun_at: float, now: float) -> dict[str, Any]:
+        """Return the catalog's name of the model, and the times that the call reached in milliseconds since
+        `begun_at`."""
+        outcome = self.call.outcome
+        moments = {
+            "start_ms": self.call.started_at,
+            "first_byte_ms": outcome.headers_at,
+            "first_content_ms": outcome.first_content_at,
+            "end_ms": now if self.ended_at is None else self.ended_at,
+        }
+        times = {name: round((moment - begun_at) * 1000) for name, moment in moments.items() if moment is not None}
+        return {"used_model": self.call.inputs.candidate.model_id, **times}
+
+
 def callee_of(candidate: Candidate) -> Callee:
     """Return whom a trace names for a candidate."""
     return Callee(
@@ -218,6 +238,8 @@ class Failover(msgspec.Struct, eq=False):
     # Whether the first candidate is a circuit breaker's probe.
     probe: bool = False
     attempt_log: list[dict[str, Any]] = []
+    # One for each line of it.
+    attempt_ends: list[AttemptEnd] = []
     failure_evidence: list[FailureEvidence] = []
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
@@ -265,6 +287,24 @@ class Failover(msgspec.Struct, eq=False):
         if not (outcome.changed_fields or self.changed_fields):
             return outcome.dropped_fields
         return [*outcome.dropped_fields, *outcome.changed_fields, *self.changed_fields]
+
+    def timed_attempts(self, begun_at: float) -> list[dict[str, Any]]:
+        """Return the attempts with their times in milliseconds since `begun_at`: what the log keeps of them."""
+        now = time.monotonic()
+        pairs = zip(self.attempt_log, self.attempt_ends, strict=True)
+        return [{**line, **end.details(begun_at, now)} for line, end in pairs]
+
+    def note_canceled(self) -> None:
+        """Write down the call that was still awaited when the client left."""
+        call = self.current_call
+        if call is not None and all(end.call is not call for end in self.attempt_ends):
+            self._log(call, attempt_entry(call.inputs.candidate, call.outcome.status, "canceled", succeeded=False))
+
+    def _log(self, call: ProviderCall, *lines: dict[str, Any], is_over: bool = True) -> None:
+        """Add a call's lines to the attempt log."""
+        end = AttemptEnd(call, time.monotonic() if is_over else None)
+        self.attempt_log += lines
+        self.attempt_ends += [end] * len(lines)
 
     @property
     def json_repaired(self) -> bool:
@@ -360,10 +400,8 @@ class Failover(msgspec.Struct, eq=False):
         """Write down that a call has begun to answer; with several calls for one request, a line for each."""
         candidate, outcome = provider_call.inputs.candidate, provider_call.outcome
         line = attempt_entry(candidate, outcome.status, "none", succeeded=True)
-        if outcome.calls == 1:
-            self.attempt_log.append(line)
-        else:
-            self.attempt_log += [{**line, "choice": choice} for choice in range(outcome.calls)]
+        several = [{**line, "choice": choice} for choice in range(outcome.calls)]
+        self._log(provider_call, *(several if outcome.calls > 1 else [line]), is_over=False)
         count_attempt(candidate, "succeeded")
 
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
@@ -412,9 +450,8 @@ class Failover(msgspec.Struct, eq=False):
             for loser in running:
                 if loser is not one:
                     self.hedge_loser = loser.inputs.candidate
-                    self.attempt_log.append(
-                        attempt_entry(loser.inputs.candidate, loser.outcome.status, "hedge_lost", succeeded=False)
-                    )
+                    lost = attempt_entry(loser.inputs.candidate, loser.outcome.status, "hedge_lost", succeeded=False)
+                    self._log(loser, lost)
                     count_attempt(loser.inputs.candidate, "hedge_lost")
 
     @property
@@ -429,9 +466,9 @@ class Failover(msgspec.Struct, eq=False):
         """Write down a failed attempt; one that had begun to answer is written over."""
         line = attempt_entry(provider_call.inputs.candidate, failure.status, failure.error_type, succeeded=False)
         if provider_call.outcome.has_content:
-            self.attempt_log[-1] = line
-        else:
-            self.attempt_log.append(line)
+            self.attempt_log.pop()
+            self.attempt_ends.pop()
+        self._log(provider_call, line)
         count_attempt(provider_call.inputs.candidate, failure.error_type)
         end_attempt(provider_call, failure.error_type)
 

@@ -57,6 +57,8 @@ SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     "logs": {"GET": LOGS},
     "logs/export": {"GET": LOGS},
     "logs/unique-models": {"GET": LOGS},
+    "logs/sessions": {"GET": LOGS},
+    "logs/sessions/<path:session_id>": {"GET": LOGS},
     "logs/<str:log_id>": {"GET": LOGS},
     "logs/<str:log_id>/media/<int:number>": {"GET": LOGS},
 }

@@ -29,7 +29,7 @@ from apps.console.pages.logs.period import (
     zone_name,
 )
 from apps.console.rendering import show
-from apps.console.snippets import request_snippets
+from apps.console.snippets import request_body, request_snippets
 from apps.console.visit import lead_to, remember, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
@@ -39,6 +39,7 @@ from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
+from apps.logs.comparison import compare
 from apps.logs.export import find_pages
 from apps.logs.histogram import Bar, find_histogram
 from apps.logs.query import LogFilters, LogRow, read_object
@@ -75,6 +76,8 @@ _PERIOD = frozenset({"startDate", "endDate", "range", ZONE})
 # Characters of a query to save, and of a row's tags.
 _MAX_QUERY = 4_000
 _MAX_TAGS = 100
+# Parameter of a request's page: the id of another one.
+_WITH = "with"
 
 
 @workspace_page()
@@ -189,11 +192,17 @@ def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
 
 @workspace_page()
 def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResponse:
-    """Show one request."""
+    """Show one request; `with` in the query names another one that it is compared with."""
     identifier = find_id(log_id)
     row = None if identifier is None else find_row(_of_organization(workspace), identifier)
     if identifier is None or row is None:
         raise NotFound("There is no such request in the log; it may be past its retention")
+    problem = ""
+    if other_id := request.GET.get(_WITH, "").strip():
+        try:
+            return _compared(request, workspace, row, _find_by_id(workspace, other_id))
+        except InvalidRequest as error:
+            problem = error.message
     key = ApiKey.objects.filter(pk=row["api_key_id"]).first()
     project = next((one for one in workspace.projects if one.id == row["project_id"]), None)
     requests = reverse("console:logs", kwargs={"organization_id": workspace.organization.id})
@@ -201,17 +210,40 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
     links = {"api_key_id": Link(name, f"{requests}?apiKeyId={row['api_key_id']}")}
     if project is not None:
         links["project_id"] = Link(project.name)
+    if row["session_id"]:
+        links["session_id"] = Link(row["session_id"], _path_of("one_session", workspace, session_id=row["session_id"]))
     return show(
         request,
         "logs/one",
         workspace,
         entry="logs",
+        status=400 if problem else 200,
+        problem=problem,
         row=_with_end(row),
         details=page_of_request(row, Reader.TENANT, links, with_content=True),
         score_columns=SCORE_COLUMNS,
         snippets=request_snippets(row, settings.PUBLIC_URL),
+        can_replay=request_body(row) is not None,
+        address=f"{settings.PUBLIC_URL}{_path_of('one_log', workspace, log_id=str(identifier))}",
         filters=_query_with(request.GET),
         **_neighbors(request, workspace, identifier),
+    )
+
+
+def _compared(request: HttpRequest, workspace: Workspace, row: LogRow, other_id: UUID) -> HttpResponse:
+    """Show two requests side by side. Raises InvalidRequest for one that has expired meanwhile."""
+    other = find_row(_of_organization(workspace), other_id)
+    if other is None:
+        raise InvalidRequest("No request in the log has this id; it may be past its retention", param=_WITH)
+    return show(
+        request,
+        "logs/compare",
+        workspace,
+        entry="logs",
+        row=row,
+        other=other,
+        comparison=compare(row, other),
+        filters=_query_with(request.GET),
     )
 
 
@@ -341,6 +373,10 @@ def _ask(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
     return asked(using=using)
 
 
+def _path_of(route: str, workspace: Workspace, **names: str) -> str:
+    return reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id, **names})
+
+
 def _with_end(row: LogRow) -> LogRow:
     """Return a row with its finish reason as text."""
     return {**row, "end": end_of(row)}
@@ -375,7 +411,7 @@ def _keys(workspace: Workspace, chosen: str) -> list[tuple[UUID, str]]:
 
 def _shown(said: QueryDict) -> dict[str, Any]:
     """Return the filters that are set, for display."""
-    filters = {name: str(value) for name, value in said.items() if name not in {"cursor", "orgId"}}
+    filters = {name: str(value) for name, value in said.items() if name not in {"cursor", "orgId", _WITH}}
     return {name: value for name, value in filters.items() if value.strip()}
 
 

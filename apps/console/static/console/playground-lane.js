@@ -20,8 +20,11 @@ export class Lane {
     for (const name of ["numbers", "explained"]) this.find(name).hidden = true;
   }
 
+  // Whether the chat ends with a message that has no answer yet.
+  get isWaiting() { return this.messages.length > 0 && this.messages.at(-1).role !== "assistant"; }
+
   // Show the message, send it, and show the answer. Return whether it was answered: only then is it part of the chat.
-  async answer(turn, ask, logs) {
+  async answer(turn, ask, { logs, replayed }) {
     if (!this.messages.length) this.find("talk").replaceChildren();
     if (turn) this.showTurn(turn);
     this.find("explained").hidden = true;
@@ -52,7 +55,7 @@ export class Lane {
       reply.fail(error.name === "AbortError" ? "Stopped. The text generated so far is billed." : error.message);
     }
     reply.end();
-    this.showNumbers(reply, seen.first, performance.now() - began, logs);
+    this.showNumbers(reply, seen.first, performance.now() - began, logs, replayed);
     return answered;
   }
 
@@ -87,7 +90,7 @@ export class Lane {
 
   scroll() { this.find("talk").scrollTop = this.find("talk").scrollHeight; }
 
-  showNumbers(reply, first, total, logs) {
+  showNumbers(reply, first, total, logs, replayed) {
     const { usage, metadata } = reply;
     const milliseconds = (value) => (value === null ? "–" : `${numbers.rounded(value, 0)} ms`);
     const rows = [["Time to first token", milliseconds(first)], ["Total time", milliseconds(total)]];
@@ -107,7 +110,11 @@ export class Lane {
     }));
     if (reply.requestId) {
       const pair = element("div");
-      const link = element("a", { href: logs, textContent: "Logs" });
+      // The answer's id finds its request.
+      const id = reply.id?.startsWith("gen-") ? encodeURIComponent(reply.id) : "";
+      const isCompared = replayed && id;
+      const href = isCompared ? `${logs}/${replayed}?with=${id}` : id ? `${logs}?id=${id}` : logs;
+      const link = element("a", { href, textContent: isCompared ? "Logs: compare with the original" : "Logs" });
       link.title = `Request ${reply.requestId}`;
       const value = element("dd");
       value.append(link);
@@ -160,7 +167,7 @@ class Reply {
     this.text = "";
     this.reasoning = "";
     this.calls = [];
-    this.usage = this.metadata = this.requestId = null;
+    this.usage = this.metadata = this.requestId = this.id = null;
     this.place = lane.addTurn(lane.model);
     this.body = element("p");
     this.place.append(this.body);
@@ -168,6 +175,7 @@ class Reply {
 
   // Returns whether there was anything to read.
   take(chunk) {
+    this.id ??= chunk.id;
     if (chunk.usage) this.usage = chunk.usage;
     if (chunk.metadata) this.metadata = chunk.metadata;
     const delta = chunk.choices?.[0]?.delta;
@@ -177,6 +185,7 @@ class Reply {
   }
 
   takeWhole(answer) {
+    this.id = answer.id ?? null;
     this.usage = answer.usage ?? null;
     this.metadata = answer.metadata ?? null;
     for (const one of answer.data ?? []) this.showPicture(one.url ?? `data:image/png;base64,${one.b64_json}`);

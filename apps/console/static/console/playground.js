@@ -91,7 +91,7 @@ function start() {
     running = new AbortController();
     working(true);
     const signal = running.signal;
-    const answered = await Promise.all(asked.map(([lane, body, turn]) => lane.answer(turn, () => post(kindOf(lane), body, signal), form.dataset.logs)));
+    const answered = await Promise.all(asked.map(([lane, body, turn]) => lane.answer(turn, () => post(kindOf(lane), body, signal), form.dataset)));
     running = null;
     working(false);
     return answered.some(Boolean);
@@ -135,6 +135,8 @@ function start() {
     event.preventDefault();
     if (running) return;
     const turn = written();
+    // Without a message, a chat that waits for an answer is sent as it is: a logged request, or one that failed.
+    if (!turn && lanes[0].isWaiting) return run(() => null);
     if (!turn) return problem("Write a message first");
     const before = [find("message").value, pictures];
     find("message").value = "";
@@ -158,7 +160,7 @@ function start() {
     second.place.hidden = !second.place.hidden;
     event.target.setAttribute("aria-pressed", String(!second.place.hidden));
     if (!second.place.hidden && !second.model) second.model = first.model;
-    if (!second.place.hidden) second.clear();
+    if (!second.place.hidden && !form.dataset.replayed) second.clear();
     about();
   });
   find("tools-example").addEventListener("click", () => { find("tools").value = JSON.stringify(TOOLS, null, 2); });
@@ -170,7 +172,7 @@ function start() {
     pictures.push(...read);
     showPictures();
   });
-  document.querySelector("[data-clear]").addEventListener("click", () => { running?.abort(); for (const lane of lanes) lane.clear(); problem(""); });
+  document.querySelector("[data-clear]").addEventListener("click", () => { running?.abort(); delete form.dataset.replayed; for (const lane of lanes) lane.clear(); problem(""); });
   for (const lane of lanes) {
     lane.place.querySelector("[data-code]").addEventListener("click", () => { shownLane = lane; showCode(); });
     lane.place.querySelector("[data-why]").addEventListener("click", async () => {
@@ -188,6 +190,7 @@ function start() {
   find("beside").hidden = false;
   if (lanes[1].model) find("beside").click();
   about();
+  if (document.getElementById("replayed")) import("./playground-replay.js").then(({ replay }) => replay(form, lanes));
 }
 
 // The model's entry in the list, also when the name has a provider prefix.
