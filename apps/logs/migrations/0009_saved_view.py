@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('logs', '0007_answer_fields'),
+        ('logs', '0008_sessions'),
         ('organizations', '0004_audit_not_emptied'),
     ]
 
