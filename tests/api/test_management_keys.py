@@ -143,6 +143,19 @@ class TestItStopsWorking:
         again = signed_in(world.olivia).send("DELETE", path(world, f"/{made.key.id}"), {})
         assert (again.status_code, again.json()) == (404, {"message": "Management key not found"})
 
+    def test_when_its_maker_leaves_and_the_api_keys_that_it_made_go_on(self, world: World) -> None:
+        made = make_management_key(world.adam, world.acme, "keys")
+        body = {"description": "a service", "projectId": str(world.project.id)}
+        service = Caller(made.token).post("/keys/api", body).json()["apiKey"]
+        own = make_key(world.adam, world.project)
+        # A person rotates it: it does not become the person's.
+        rotated = signed_in(world.adam).post(f"/keys/api/{service['id']}/rotate").json()["apiKey"]
+        assert ApiKey.objects.get(pk=rotated["id"]).created_by_id == made.key.account_id
+        assert remove_member(membership=Membership.objects.get(user=world.adam)) == 1
+        assert self.ask(made.token) == 401
+        assert Caller(rotated["token"]).get("/v1/key").status_code == 200
+        assert Caller(own.token).get("/v1/key").status_code == 401
+
     def test_when_it_expires(self, world: World) -> None:
         made = make_management_key(world.adam, world.acme, "read")
         ManagementKey.objects.update(expires_at=timezone.now() + timedelta(minutes=1))

@@ -47,6 +47,11 @@ def is_management_key(token: str) -> bool:
     return token.startswith(PREFIX)
 
 
+def is_program(user: User) -> bool:
+    """Return whether a user is the account of a management key, also of a revoked one."""
+    return ManagementKey.objects.filter(account=user).exists()
+
+
 def living(organization: Organization) -> QuerySet[ManagementKey]:
     """Return the organization's keys that are not revoked, oldest first; each has `works`, expiry aside."""
     rows = ManagementKey.objects.filter(organization=organization, revoked_at=None)
