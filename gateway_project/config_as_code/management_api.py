@@ -157,7 +157,7 @@ def _member(answer: Any, name: str, request: str) -> Any:
 def _reason(error: requests.RequestException) -> str:
     """Return why a request failed, without the request's headers."""
     if isinstance(error, requests.exceptions.SSLError):
-        return "its certificate is not trusted"
+        return "no TLS, or a certificate that is not trusted"
     if isinstance(error, requests.Timeout):
         return "it took too long"
     return "no connection" if isinstance(error, requests.ConnectionError) else type(error).__name__

@@ -146,7 +146,8 @@ def report_management_key(key: ManagementKey) -> Report:
     """Return the report of a management key, which has no limit and spends nothing."""
     return {
         "label": masked(key),
-        **dict.fromkeys(("limit", "limit_remaining", "limit_reset")),
+        **dict.fromkeys(("limit", "limit_remaining", "limit_reset", "effective_budget")),
+        "budgets": [],
         **dict.fromkeys(_SPENDING, ZERO),
         **_of_any_key(key.organization, key.expires_at),
         "is_management_key": True,
@@ -158,12 +159,15 @@ def report_management_key(key: ManagementKey) -> Report:
 
 
 def _report_key(key: ApiKey, organization: Organization, spent: Mapping[str, Decimal], now: datetime) -> Report:
-    limit, remaining, reset = _limit_of(key, organization, now)
+    budgets = _budgets_of(key, organization, now)
+    tightest = min(budgets, key=lambda budget: budget["remaining_usd"], default=None)
     return {
         "label": key.masked_token,
-        "limit": limit,
-        "limit_remaining": remaining,
-        "limit_reset": reset,
+        "limit": budgets[0]["limit_usd"] if budgets else None,
+        "limit_remaining": max(tightest["remaining_usd"], ZERO) if tightest else None,
+        "limit_reset": budgets[0]["reset_interval"] if budgets else None,
+        "budgets": budgets,
+        "effective_budget": tightest,
         **spent,
         # Activity ends after some time, usage does not.
         "usage": max(key.usage - spent["byok_usage"], ZERO),
@@ -192,18 +196,31 @@ def _rate_limit(per_minute: int | None) -> Report:
     return {"requests": per_minute or -1, "interval": "1m", "note": "Answers carry ratelimit-* headers"}
 
 
-def _limit_of(
-    key: ApiKey, organization: Organization, now: datetime
-) -> tuple[Decimal | None, Decimal | None, str | None]:
-    """Return a key's limit, the remaining amount of the tighter of its two, and how often the limit resets."""
-    left = [] if key.usage_limit is None else [key.usage_limit - key.usage]
+def _budgets_of(key: ApiKey, organization: Organization, now: datetime) -> list[Report]:
+    """Return a key's limits as OpenRouter's budgets: first the limit of its period, then its usage limit."""
+    budgets: list[Report] = []
     ceiling = find_usage_ceiling(key, organization.id, now)
     if ceiling is not None:
-        left.append(ceiling.usage - key.usage)
-    remaining = max(min(left), ZERO) if left else None
-    if ceiling is not None:
-        return ceiling.amount, remaining, RESETS[ceiling.period]
-    return key.usage_limit, remaining, None
+        ends_at = ceiling.ends_at.astimezone(UTC).isoformat()
+        left = ceiling.usage - key.usage
+        budgets.append(_budget(ceiling.amount, left, RESETS[ceiling.period], ends_at))
+    if key.usage_limit is not None:
+        budgets.append(_budget(key.usage_limit, key.usage_limit - key.usage, None, None))
+    return budgets
+
+
+def _budget(limit: Decimal, left: Decimal, interval: str | None, ends_at: str | None) -> Report:
+    return {
+        "scope": "key_limit",
+        "limit_usd": limit,
+        "spend_usd": limit - left,
+        "remaining_usd": left,
+        "reset_interval": interval,
+        "resets_at": ends_at,
+        "include_byok": True,
+        "budget_id": None,
+        "guardrail_id": None,
+    }
 
 
 def report_credits(organization: Organization) -> Report:
