@@ -17,7 +17,7 @@ KEY = "gw_mgmt_" + "0" * 40
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Gives the server's answers in their order, and remembers what was asked."""
+    """Gives the server's answers in their order, and remembers the requests."""
 
     def answer(self) -> None:
         server: Any = self.server
