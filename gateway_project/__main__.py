@@ -13,6 +13,7 @@ _USAGE = """usage: gateway COMMAND
 
   server [reload]   start everything and serve; with `reload`, replace the web process of the running server
   manage COMMAND    Django's commands: prepare, demo, create_operator, grant_credits, … (`gateway manage help`)
+  config COMMAND    an organization as a YAML file: export, plan, apply, … (`gateway config --help`)
   doctor [--json]   report problems of this deployment and how to fix them
   drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait (default: 15 seconds)
   remove-home       list the folders of this home; with `--yes`, remove them
@@ -80,6 +81,12 @@ def _server(arguments: Sequence[str]) -> int:
     return request_reload(print_line) if list(arguments) == ["reload"] else server.main()
 
 
+def _config(arguments: Sequence[str]) -> int:
+    from gateway_project.config_as_code import command
+
+    return command.main(arguments)
+
+
 def _doctor(arguments: Sequence[str]) -> int:
     from gateway_project.diagnosis import doctor
 
@@ -101,6 +108,7 @@ def _remove_home(arguments: Sequence[str]) -> int:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "server": _server,
     "manage": manage,
+    "config": _config,
     "doctor": _doctor,
     "drain": _drain,
     "remove-home": _remove_home,

@@ -25,7 +25,7 @@ from apps.console.pages import models as model_pages
 from apps.console.pages import programs
 from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
-from apps.gateway.endpoints import account, google_models, ollama
+from apps.gateway.endpoints import account, google_models, key_management, ollama
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions, cohere_chat, completions
 from apps.gateway.endpoints.converse import converse, converse_stream
@@ -124,6 +124,9 @@ _MODEL_ROUTES = [
     Route(f"{_MESSAGE_BATCH}/results", message_batches.read_message_batch_results, Family.ANTHROPIC, method="GET"),
     Route("v1/model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
     Route("model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
+    # A management key manages API keys, at OpenRouter's paths.
+    Route("v1/keys", key_management.ManagedKeys.as_view(), Family.OPENAI),
+    Route("v1/keys/<str:key_hash>", key_management.OneManagedKey.as_view(), Family.OPENAI),
     Route("v1/key", account.current_key, Family.OPENAI),
     Route("v1/credits", account.credits_left, Family.OPENAI),
     Route("v1/generation", account.generation, Family.OPENAI),

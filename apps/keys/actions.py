@@ -22,6 +22,7 @@ from apps.keys.models import ApiKey, IamRule
 from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
 from apps.organizations.access import access_project, require_verified
+from apps.organizations.credentials.management_keys import is_program
 from apps.organizations.journal import audit
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
@@ -43,8 +44,10 @@ class CreatedKey(NamedTuple):
 
 
 @transaction.atomic
-def create_api_key(*, user: User, project_id: UUID | str, description: str, **limits: Any) -> CreatedKey:
-    """Create a key of a project that the user has access to.
+def create_api_key(
+    *, user: User, project_id: UUID | str, description: str, owner: User | None = None, **limits: Any
+) -> CreatedKey:
+    """Create a key of a project that the user has access to. It belongs to the user, or to another `owner`.
 
     `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period`, `expires_at`,
     `requests_per_minute` and `allowed_origins`.
@@ -58,7 +61,7 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
     token = new_token()
     key = ApiKey.objects.create(
         project=project,
-        created_by=user,
+        created_by=owner or user,
         description=description,
         digest=digest_of(token),
         prefix=prefix(),
@@ -116,7 +119,8 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
     """Create a replacement for a key, with its project, limits and rules; the old key ends after `overlap`.
 
-    The new key gets the rest of a usage limit. Raises as `create_api_key` does, NotFound for a key that was deleted
+    The new key gets the rest of a usage limit. It belongs to the user, whose leaving ends it; but one that a management
+    key made stays that program's. Raises as `create_api_key` does, NotFound for a key that was deleted
     meanwhile, InvalidRequest for one that has expired or has no token.
     """
     row = lock_row(key, NO_KEY)
@@ -136,6 +140,7 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
         user=user,
         project_id=row.project_id,
         description=row.description,
+        owner=row.created_by if is_program(row.created_by) else None,
         usage_limit=left,
         **kept,
     )

@@ -14,8 +14,7 @@ from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, is_api_key
-from apps.organizations.credentials.management_keys import find_management_key, is_management_key, require_scope
-from apps.organizations.credentials.sessions import extend, find_session
+from apps.organizations.credentials.sessions import find_caller
 from apps.organizations.models import Organization, User
 
 
@@ -49,17 +48,10 @@ class ApiKeyOrSession(BaseAuthentication):
             if key is None or not works(key):
                 raise Unauthenticated(MISSING_KEY)
             return None, key
-        if is_management_key(token):
-            management_key = find_management_key(token)
-            if management_key is None:
-                raise Unauthenticated(MISSING_KEY)
-            require_scope(management_key, request)
-            return management_key.account, management_key
-        session = find_session(token)
-        if session is None:
+        caller = find_caller(token, request)
+        if caller is None:
             raise Unauthenticated(MISSING_KEY)
-        extend(session)
-        return session.user, session
+        return caller
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of a 401."""

@@ -6,11 +6,16 @@ during a fold.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.db.models import Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.models import ActivityDay, ActivityDelta
@@ -98,6 +103,35 @@ def find_days(scope: ActivityScope, window: ActivityWindow, *, using: str = PRIM
         return [
             ActivityTotals(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()
         ]
+
+
+def sum_spending(
+    organization_id: UUID, api_keys: Mapping[UUID, UUID], *, first: date, since: Mapping[str, date]
+) -> dict[UUID, dict[str, Decimal]]:
+    """Return the spending of API keys from a first day on, in USD, by key and name; keys without any are missing.
+
+    `api_keys` are the projects of the keys, by key. `usage` is paid from credits, and `byok_usage` with the
+    organization's own credentials. `since` are later days by a name, such as `daily`, for the spending from that day
+    on: `usage_daily`, `byok_usage_daily`.
+    """
+    sums = {
+        f"{name}{ending}": Coalesce(Sum(column, filter=Q(date__gte=day)), Decimal(0))
+        for name, column in (("usage", "credits_cost"), ("byok_usage", "api_keys_cost"))
+        for ending, day in (("", first), *((f"_{name}", day) for name, day in since.items()))
+    }
+
+    def of_keys(rows: type[ActivityDay | ActivityDelta]) -> QuerySet[Any, tuple[Any, ...]]:
+        mine = rows._default_manager.filter(organization_id=organization_id, date__gte=first)
+        mine = mine.filter(project_id__in=set(api_keys.values()), api_key_id__in=list(api_keys))
+        return mine.order_by().values("api_key_id").annotate(**sums).values_list("api_key_id", *sums)
+
+    found: dict[UUID, dict[str, Decimal]] = {}
+    # One statement, as in `find_days`.
+    for key_id, *amounts in of_keys(ActivityDay).union(of_keys(ActivityDelta), all=True):
+        known = found.setdefault(key_id, dict.fromkeys(sums, Decimal(0)))
+        for name, amount in zip(sums, amounts, strict=True):
+            known[name] += amount
+    return found
 
 
 def has_any(organization_id: UUID) -> bool:

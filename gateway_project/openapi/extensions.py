@@ -115,7 +115,11 @@ class OfAmount(_OfField):
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return both forms."""
         least = field.minimum
-        text = {5: r"^([5-9]|[1-9][0-9]{1,11})(\.[0-9]{1,12})?$", 10: r"^[1-9][0-9]{1,11}(\.[0-9]{1,12})?$"}[least]
+        text = {
+            0: AMOUNT,
+            5: r"^([5-9]|[1-9][0-9]{1,11})(\.[0-9]{1,12})?$",
+            10: r"^[1-9][0-9]{1,11}(\.[0-9]{1,12})?$",
+        }[least]
         return {
             "oneOf": [
                 {"type": "number", "minimum": least, "exclusiveMaximum": 10**12},

@@ -75,6 +75,22 @@ def test_a_limit_for_a_period_is_the_one_that_starts_anew(world: World) -> None:
     ApiKey.objects.filter(id=made.key.id).update(period="day", period_limit=Decimal(3))
     told = Caller(made.token).get("/v1/key").json()["data"]
     assert (told["limit"], told["limit_remaining"], told["limit_reset"]) == (3, 1, "daily")
+    # As the SDK reads them: every limit, and the one that is reached first.
+    period, usage = told["budgets"]
+    assert told["effective_budget"] == usage
+    assert (period["limit_usd"], period["spend_usd"], period["reset_interval"]) == (3, 0, "daily")
+    assert period["resets_at"].endswith("T00:00:00+00:00")
+    assert usage == {
+        "scope": "key_limit",
+        "limit_usd": 1,
+        "spend_usd": 0,
+        "remaining_usd": 1,
+        "reset_interval": None,
+        "resets_at": None,
+        "include_byok": True,
+        "budget_id": None,
+        "guardrail_id": None,
+    }
 
 
 def test_a_key_without_limits_has_none(world: World) -> None:

@@ -98,8 +98,11 @@ def test_every_operation_has_its_own_name_a_summary_and_answers(document: dict[s
     assert len(names) == len(set(names))
     for path, method, operation in operations(document):
         assert operation["summary"], (path, method)
-        # RFC 7591 has a client registered with 201.
-        assert {"200", "201" if path == "/oauth/register" else "200"} & set(operation["responses"]), (path, method)
+        # RFC 7591 has a client registered with 201, OpenRouter a key created.
+        assert {"200", "201" if path in {"/oauth/register", "/v1/keys"} else "200"} & set(operation["responses"]), (
+            path,
+            method,
+        )
         assert {"500", "503"} <= set(operation["responses"])
 
 
@@ -170,6 +173,11 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
             assert security == [{}, {"metricsToken": []}]
         elif path.startswith("/api/") and method == "get":
             assert security == [{}, *keys], path
+        elif path.startswith("/v1/keys"):
+            assert security == [{"session": []}], path
+        elif path in {"/v1/key", "/v1/credits"}:
+            # A management key asks as well.
+            assert security == [*keys, {"session": []}], path
         elif path.startswith(("/v1/", "/v2/", "/api/", "/mcp/", "/model/")) or path == "/mcp":
             assert security == keys, path
         elif path.startswith("/logs"):

@@ -24,6 +24,8 @@ BODIES = {
 OF_THINGS = {"createBatch", "cancelBatch", "cancelMessageBatch", "cancelResponse", "updateConversation"}
 OF_THINGS |= {"createConversation", "createConversationItems", "createMessageBatch", "exchangeKeyCode"}
 OF_THINGS |= {"createUpload", "completeUpload", "cancelUpload"}
+# They need a management key.
+OF_THINGS |= {"postManagedKeys", "patchOneManagedKey"}
 TO_MODELS = [key for key in BODIES if key[0].startswith("/v") and key[1] not in OF_THINGS]
 # Values for the name in a path of Google's.
 NAMED = {

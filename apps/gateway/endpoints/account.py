@@ -1,11 +1,12 @@
-"""`GET /v1/key`, `/v1/credits` and `/v1/generation`: what an API key may ask about itself, in OpenRouter's words.
+"""`GET /v1/key`, `/v1/credits` and `/v1/generation`: what a key may ask about itself, in OpenRouter's words.
 
-A key sees its own project and organization.
+An API key sees its own project and organization. A management key may ask the first two.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -27,10 +28,12 @@ from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
 from apps.logs.access import scope_of_key
-from apps.logs.activity import ActivityScope, find_days, kept_since, window_of
+from apps.logs.activity import kept_since, sum_spending
 from apps.logs.query import LogRow
 from apps.logs.search import find_row
-from apps.organizations.models import Plan, Project
+from apps.organizations.credentials.management_keys import is_management_key, masked
+from apps.organizations.credentials.sessions import find_caller
+from apps.organizations.models import ManagementKey, Organization, Plan, Project
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 # Characters of an id that may be one.
@@ -39,14 +42,19 @@ _MAX_ID_LENGTH = 100
 
 @require_safe
 def current_key(request: HttpRequest) -> HttpResponse:
-    """Answer with the API key that asks: its limit, and what it has spent."""
+    """Answer with the key that asks: its limit, and what it has spent; a management key has neither."""
+    managing = _find_managing(request)
+    if managing is not None:
+        return _answer(report_management_key(managing))
     return _answer(report_key(_authenticated(request), timezone.now()))
 
 
 @require_safe
 def credits_left(request: HttpRequest) -> HttpResponse:
     """Answer with what the key's organization was credited, and what it has spent."""
-    return _answer(report_credits(_authenticated(request)))
+    managing = _find_managing(request)
+    key = managing or _authenticated(request).project
+    return _answer(report_credits(key.organization))
 
 
 @require_safe
@@ -60,6 +68,18 @@ def generation(request: HttpRequest) -> HttpResponse:
     if report is None:
         raise NotFound("Generation not found")
     return _answer(report)
+
+
+def _find_managing(request: HttpRequest) -> ManagementKey | None:
+    """Return the management key that is presented; None for an API key. Raises Unauthenticated, Forbidden."""
+    token = find_presented_key(request.headers)
+    if not is_management_key(token):
+        return None
+    caller = find_caller(token, request)
+    if caller is None:
+        raise Unauthenticated(MISSING_KEY)
+    key: ManagementKey = caller[1]
+    return key
 
 
 def _authenticated(request: HttpRequest) -> ApiKey:
@@ -78,9 +98,12 @@ def _answer(report: Report) -> HttpResponse:
 
 Report = dict[str, Any]
 
-# The names of a key's parts of `usage`, and the day since which each counts.
+# The names of a key's spending: in all, and since the begin of the day, week and month.
+_SPENDING = tuple(
+    f"{name}{ending}" for name in ("usage", "byok_usage") for ending in ("", "_daily", "_weekly", "_monthly")
+)
 _CREDITS = (Transaction.Type.CREDIT_TOPUP, Transaction.Type.CREDIT_GIFT, Transaction.Type.CREDIT_REFUND)
-_RESETS = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly"}
+RESETS = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly"}
 # The end of an answer's id is its log entry's.
 _ANSWER_ID = re.compile(r"[a-z]{1,16}[-_]([0-9a-f]{32})")
 _FINISH_REASONS = {
@@ -102,74 +125,106 @@ _API_TYPES = {
 def report_key(key: ApiKey, now: datetime) -> Report:
     """Return what a key may spend and has spent, in USD. `usage` leaves out what its organization's own credentials
     paid for, which the limit counts all the same."""
-    organization = key.project.organization
-    spent = _spent_since(key, now)
-    limit, remaining, reset = _limit_of(key, now)
-    byok = spent["byok_usage"]
-    return {
-        "label": key.masked_token,
-        "limit": limit,
-        "limit_remaining": remaining,
-        "limit_reset": reset,
-        "include_byok_in_limit": True,
-        **spent,
-        "usage": max(key.usage - byok, ZERO),
-        "is_free_tier": organization.plan == Plan.FREE,
-        "is_management_key": False,
-        "is_provisioning_key": False,
-        "creator_user_id": str(key.created_by_id),
-        "organization_id": str(organization.id),
-        "workspace_id": str(key.project_id),
-        "expires_at": None if key.expires_at is None else key.expires_at.astimezone(UTC).isoformat(),
-        "allowed_data_regions": ["global"],
-        # Free models are limited by the minute, not by the day.
-        "free_model_daily_requests": {"limit": -1, "used": 0, "remaining": -1},
-        "rate_limit": {
-            "requests": key.requests_per_minute or -1,
-            "interval": "1m",
-            "note": "Answers carry ratelimit-* headers",
-        },
-    }
+    [report] = report_keys([key], key.project.organization, now)
+    return report
 
 
-def _spent_since(key: ApiKey, now: datetime) -> dict[str, Decimal]:
-    """Return the spending of today, this week and this month, and that with own credentials since activity is
-    stored."""
+def report_keys(keys: Sequence[ApiKey], organization: Organization, now: datetime) -> list[Report]:
+    """Return the reports of an organization's keys, as `report_key` does, with one query for their spending."""
     today = now.astimezone(UTC).date()
     begins = {
         "daily": today,
         "weekly": datetime.fromordinal(today.toordinal() - today.weekday()).date(),
         "monthly": today.replace(day=1),
     }
-    window = window_of(now, days=1, first=kept_since(now), last=today)
-    scope = ActivityScope(frozenset({key.project.organization_id}), key.project_id, key.id)
-    sums = dict.fromkeys((f"{kind}_{period}" for kind in ("usage", "byok_usage") for period in begins), ZERO)
-    byok = ZERO
-    for day in find_days(scope, window):
-        paid, own = Decimal(day.sums["credits_cost"]), Decimal(day.sums["api_keys_cost"])
-        byok += own
-        for period, begin in begins.items():
-            if day.date >= begin:
-                sums[f"usage_{period}"] += paid
-                sums[f"byok_usage_{period}"] += own
-    return {**sums, "byok_usage": byok}
+    spent = sum_spending(organization.id, {key.id: key.project_id for key in keys}, first=kept_since(now), since=begins)
+    nothing = dict.fromkeys(_SPENDING, ZERO)
+    return [_report_key(key, organization, {**nothing, **spent.get(key.id, {})}, now) for key in keys]
 
 
-def _limit_of(key: ApiKey, now: datetime) -> tuple[Decimal | None, Decimal | None, str | None]:
-    """Return a key's limit, the remaining amount of the tighter of its two, and how often the limit resets."""
-    left = [] if key.usage_limit is None else [key.usage_limit - key.usage]
-    ceiling = find_usage_ceiling(key, key.project.organization_id, now)
+def report_management_key(key: ManagementKey) -> Report:
+    """Return the report of a management key, which has no limit and spends nothing."""
+    return {
+        "label": masked(key),
+        **dict.fromkeys(("limit", "limit_remaining", "limit_reset", "effective_budget")),
+        "budgets": [],
+        **dict.fromkeys(_SPENDING, ZERO),
+        **_of_any_key(key.organization, key.expires_at),
+        "is_management_key": True,
+        "is_provisioning_key": True,
+        "creator_user_id": None if key.created_by_id is None else str(key.created_by_id),
+        "workspace_id": None,
+        "rate_limit": _rate_limit(None),
+    }
+
+
+def _report_key(key: ApiKey, organization: Organization, spent: Mapping[str, Decimal], now: datetime) -> Report:
+    budgets = _budgets_of(key, organization, now)
+    tightest = min(budgets, key=lambda budget: budget["remaining_usd"], default=None)
+    return {
+        "label": key.masked_token,
+        "limit": budgets[0]["limit_usd"] if budgets else None,
+        "limit_remaining": max(tightest["remaining_usd"], ZERO) if tightest else None,
+        "limit_reset": budgets[0]["reset_interval"] if budgets else None,
+        "budgets": budgets,
+        "effective_budget": tightest,
+        **spent,
+        # Activity ends after some time, usage does not.
+        "usage": max(key.usage - spent["byok_usage"], ZERO),
+        **_of_any_key(organization, key.expires_at),
+        "is_management_key": False,
+        "is_provisioning_key": False,
+        "creator_user_id": str(key.created_by_id),
+        "workspace_id": str(key.project_id),
+        "rate_limit": _rate_limit(key.requests_per_minute),
+    }
+
+
+def _of_any_key(organization: Organization, expires_at: datetime | None) -> Report:
+    return {
+        "include_byok_in_limit": True,
+        "is_free_tier": organization.plan == Plan.FREE,
+        "organization_id": str(organization.id),
+        "expires_at": None if expires_at is None else expires_at.astimezone(UTC).isoformat(),
+        "allowed_data_regions": ["global"],
+        # Free models are limited by the minute, not by the day.
+        "free_model_daily_requests": {"limit": -1, "used": 0, "remaining": -1},
+    }
+
+
+def _rate_limit(per_minute: int | None) -> Report:
+    return {"requests": per_minute or -1, "interval": "1m", "note": "Answers carry ratelimit-* headers"}
+
+
+def _budgets_of(key: ApiKey, organization: Organization, now: datetime) -> list[Report]:
+    """Return a key's limits as OpenRouter's budgets: first the limit of its period, then its usage limit."""
+    budgets: list[Report] = []
+    ceiling = find_usage_ceiling(key, organization.id, now)
     if ceiling is not None:
-        left.append(ceiling.usage - key.usage)
-    remaining = max(min(left), ZERO) if left else None
-    if ceiling is not None:
-        return ceiling.amount, remaining, _RESETS[ceiling.period]
-    return key.usage_limit, remaining, None
+        ends_at = ceiling.ends_at.astimezone(UTC).isoformat()
+        left = ceiling.usage - key.usage
+        budgets.append(_budget(ceiling.amount, left, RESETS[ceiling.period], ends_at))
+    if key.usage_limit is not None:
+        budgets.append(_budget(key.usage_limit, key.usage_limit - key.usage, None, None))
+    return budgets
 
 
-def report_credits(key: ApiKey) -> Report:
-    """Return what a key's organization was ever credited, and what it has spent of it: their difference is left."""
-    organization = key.project.organization
+def _budget(limit: Decimal, left: Decimal, interval: str | None, ends_at: str | None) -> Report:
+    return {
+        "scope": "key_limit",
+        "limit_usd": limit,
+        "spend_usd": limit - left,
+        "remaining_usd": left,
+        "reset_interval": interval,
+        "resets_at": ends_at,
+        "include_byok": True,
+        "budget_id": None,
+        "guardrail_id": None,
+    }
+
+
+def report_credits(organization: Organization) -> Report:
+    """Return what an organization was ever credited, and what it has spent of it: their difference is left."""
     given = Transaction.objects.filter(
         organization=organization, type__in=_CREDITS, status=Transaction.Status.COMPLETED
     ).aggregate(sum=Sum("credit_amount"))["sum"]

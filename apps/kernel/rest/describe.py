@@ -20,6 +20,7 @@ def described(
     body: type[serializers.Serializer[Any]] | None = None,
     query: type[serializers.Serializer[Any]] | None = None,
     refuses: tuple[int, ...] = (),
+    status: int = 200,
 ) -> Callable[[Method], Method]:
     """Declare a method's answer (fields, or the name of a hand-written schema), its input, and its own refusals.
 
@@ -38,7 +39,7 @@ def described(
             operation_id=f"{verb}{owner}",
             request=body,
             parameters=[query] if query else None,
-            responses={200: shape},
+            responses={status: shape},
             extensions={REFUSES: list(refuses)},
         )
         described_method: Method = statement(method)

@@ -24,7 +24,7 @@ from apps.kernel.secrets.tokens import digest_of, random_token
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.credentials.management_scopes import scope_for
 from apps.organizations.journal import audit
-from apps.organizations.models import ManagementKey, Membership, Organization, Role, User
+from apps.organizations.models import ManagementKey, ManagementScope, Membership, Organization, Role, User
 
 # Secret scanners look for it: gw_mgmt_[0-9A-Za-z]{40}
 PREFIX: Final = "gw_mgmt_"
@@ -45,6 +45,11 @@ class CreatedManagementKey(NamedTuple):
 def is_management_key(token: str) -> bool:
     """Return whether a token is a management key, by its prefix."""
     return token.startswith(PREFIX)
+
+
+def is_program(user: User) -> bool:
+    """Return whether a user is the account of a management key, also of a revoked one."""
+    return ManagementKey.objects.filter(account=user).exists()
 
 
 def living(organization: Organization) -> QuerySet[ManagementKey]:
@@ -77,6 +82,11 @@ def require_scope(key: ManagementKey, request: HttpRequest) -> None:
             "A management key cannot do this: a person has to sign in; docs/management-keys.md lists what keys can do",
             code="person_required",
         )
+    require_one_scope(key, needed)
+
+
+def require_one_scope(key: ManagementKey, needed: ManagementScope) -> None:
+    """Raise Forbidden unless the key has a scope; for endpoints where one field needs more than the others."""
     if needed not in key.scopes:
         raise Forbidden(
             f"This needs a management key with the scope `{needed}`; yours has {_listed(key.scopes)}",

@@ -34,6 +34,11 @@ SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     "keys/api/<str:key_id>/rotate": {"POST": KEYS},
     "keys/api/<str:key_id>/iam": {"GET": READ, "POST": KEYS},
     "keys/api/<str:key_id>/iam/<str:rule_id>": {"PATCH": KEYS, "DELETE": KEYS},
+    # OpenRouter's paths. PATCH of a limit that never resets needs `limits`, too.
+    "v1/keys": {"GET": READ, "POST": KEYS},
+    "v1/keys/<str:key_hash>": {"GET": READ, "PATCH": KEYS, "DELETE": KEYS},
+    "v1/key": {"GET": READ},
+    "v1/credits": {"GET": BILLING},
     "keys/provider": {"GET": READ, "POST": KEYS},
     "keys/provider/<str:key_id>": {"PATCH": KEYS, "DELETE": KEYS},
     "keys/provider/<str:key_id>/models": {"GET": READ, "POST": KEYS, "PATCH": KEYS},

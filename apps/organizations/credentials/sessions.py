@@ -116,6 +116,24 @@ def end_session(user: User, name: str) -> bool:
     return bool(found)
 
 
+def find_caller(token: str, request: HttpRequest) -> tuple[User, Any] | None:
+    """Return the user and the session of a token, or a management key's account and the key; None for neither.
+
+    Extends a session. Raises Forbidden for a management key without the endpoint's scope.
+    """
+    if is_management_key(token):
+        key = find_management_key(token)
+        if key is None:
+            return None
+        require_scope(key, request)
+        return key.account, key
+    session = find_session(token)
+    if session is None:
+        return None
+    extend(session)
+    return session.user, session
+
+
 class SessionAuthentication(BaseAuthentication):
     """Authenticates `Authorization: Bearer <session token or management key>`."""
 
@@ -127,17 +145,10 @@ class SessionAuthentication(BaseAuthentication):
         token = find_bearer(request.headers.get("Authorization"))
         if token is None:
             return None
-        if is_management_key(token):
-            key = find_management_key(token)
-            if key is None:
-                raise AuthenticationFailed
-            require_scope(key, request)
-            return key.account, key
-        session = find_session(token)
-        if session is None:
+        caller = find_caller(token, request)
+        if caller is None:
             raise AuthenticationFailed
-        extend(session)
-        return session.user, session
+        return caller
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of a 401."""

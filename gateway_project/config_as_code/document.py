@@ -1,0 +1,291 @@
+"""The file of an organization's configuration: its shape, checked before anything is sent, and its JSON schema.
+
+A field that is left out is left as it is at the gateway, or at the gateway's default where something is created. A
+section that is left out is not managed. Bounds are those of the management API, which checks again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway_project.config_as_code.yaml_file import ConfigError, read_yaml
+
+VERSION: Final = 1
+# Secrets of guards of others, in the configuration of a guardrail rule.
+GUARD_SECRETS: Final = frozenset(
+    {"apiKey", "accessKeyId", "secretAccessKey", "sessionToken", "serviceAccount", "secret"}
+)
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_REFERENCE_PATTERN: Final = r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"
+_NO_SECRETS: Final = "Must name an environment variable, as ${NAME}: secrets do not belong in the file"
+
+_Name = Annotated[str, Meta(min_length=1, max_length=255)]
+_Short = Annotated[str, Meta(min_length=1, max_length=40)]
+_Url = Annotated[str, Meta(min_length=1, max_length=500)]
+_AMOUNT_PATTERN: Final = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?$"
+Amount: TypeAlias = (
+    Annotated[str, Meta(pattern=_AMOUNT_PATTERN, description='USD, in quotes: "12.50"')]
+    | Annotated[int, Meta(ge=0, lt=10**12, description="USD")]
+)
+Secret = Annotated[
+    str,
+    Meta(
+        pattern=_REFERENCE_PATTERN,
+        description="The environment variable that has the secret, as ${NAME}. Sent when the entry is created.",
+    ),
+]
+Status: TypeAlias = Literal["active", "inactive"]
+_Action: TypeAlias = Literal["block", "neutralize", "redact", "warn", "allow"]
+_Moment = Annotated[str, Meta(max_length=40, description="ISO 8601; a date alone means its end, in UTC")]
+
+
+class _Entry(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """An object of the file."""
+
+
+class OrganizationEntry(_Entry):
+    """The organization itself. A management key can change its name; the policies need an owner's session."""
+
+    name: _Name | UnsetType = UNSET
+    retention_level: Literal["none", "metadata", "retain"] | UnsetType = UNSET
+    outage_policy: Literal["open", "closed"] | UnsetType = UNSET
+
+
+class AccessRuleEntry(_Entry):
+    """An access rule of an API key. Rules have no names: they are matched by type and value."""
+
+    rule_type: Literal[
+        "allow_models",
+        "deny_models",
+        "allow_pricing",
+        "deny_pricing",
+        "allow_providers",
+        "deny_providers",
+        "allow_mcp_servers",
+        "deny_mcp_servers",
+    ]
+    rule_value: dict[str, Any]
+    status: Status | UnsetType = UNSET
+
+
+class PeriodLimitEntry(_Entry):
+    """The most that a key may spend in a calendar hour, day, week or month (UTC)."""
+
+    amount: Amount
+    period: Literal["hour", "day", "week", "month"]
+
+
+class ApiKeyEntry(_Entry):
+    """An API key without its token, by its description. A new key's token is shown once."""
+
+    description: _Name
+    status: Status | UnsetType = UNSET
+    usage_limit: Amount | UnsetType | None = UNSET
+    period_limit: PeriodLimitEntry | UnsetType | None = UNSET
+    requests_per_minute: Annotated[int, Meta(ge=1, le=1000000)] | UnsetType | None = UNSET
+    allowed_origins: list[str] | UnsetType = UNSET
+    expires_at: _Moment | UnsetType | None = UNSET
+    access_rules: list[AccessRuleEntry] | UnsetType = UNSET
+
+
+class ProjectEntry(_Entry):
+    """A project with its API keys, by its name."""
+
+    name: _Name
+    status: Literal["active", "archived"] | UnsetType = UNSET
+    mode: Literal["api-keys", "credits", "hybrid"] | UnsetType = UNSET
+    caching_enabled: bool | UnsetType = UNSET
+    cache_duration_seconds: Annotated[int, Meta(ge=10, le=31_536_000)] | UnsetType = UNSET
+    hedging_enabled: bool | UnsetType = UNSET
+    keys: list[ApiKeyEntry] | UnsetType = UNSET
+
+
+class OwnModelEntry(_Entry):
+    """Context and prices of a model of a custom provider; prices are USD per million tokens, both or none."""
+
+    model: Annotated[str, Meta(min_length=1, max_length=200)]
+    context_length: Annotated[int, Meta(ge=1, le=100000000)] | UnsetType | None = UNSET
+    input_price: Amount | UnsetType | None = UNSET
+    output_price: Amount | UnsetType | None = UNSET
+
+
+class ProviderKeyEntry(_Entry):
+    """The organization's own credential at a provider, by provider and `providerName`. Its address stays."""
+
+    provider: _Short
+    provider_name: Annotated[str, Meta(pattern="^[a-z0-9-]{1,40}$")] | UnsetType = UNSET
+    base_url: _Url | UnsetType = UNSET
+    server: _Short | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    token: Secret | UnsetType = UNSET
+    models: list[OwnModelEntry] | UnsetType = UNSET
+
+
+class McpServerEntry(_Entry):
+    """An MCP server, by its name. Its address stays. Null tools or projects are all."""
+
+    name: Annotated[str, Meta(pattern="^[a-z0-9-]{1,40}$")]
+    url: _Url
+    status: Status | UnsetType = UNSET
+    timeout_seconds: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    allowed_tools: list[str] | UnsetType | None = UNSET
+    projects: Annotated[list[_Name], Meta(description="Names of projects")] | UnsetType | None = UNSET
+    token: Secret | UnsetType = UNSET
+    headers: (
+        Annotated[dict[str, str], Meta(description="Credentials by the header's name, each as ${NAME}")] | UnsetType
+    ) = UNSET
+
+
+class LogSinkEntry(_Entry):
+    """A log sink, by its name. Its kind, address and options stay."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    kind: Literal["webhook", "s3", "otlp"]
+    url: _Url
+    status: Status | UnsetType = UNSET
+    include_content: bool | UnsetType = UNSET
+    format: str | UnsetType = UNSET
+    bucket: str | UnsetType = UNSET
+    region: str | UnsetType = UNSET
+    prefix: str | UnsetType = UNSET
+    secret: Secret | UnsetType = UNSET
+    access_key_id: Secret | UnsetType = UNSET
+    secret_access_key: Secret | UnsetType = UNSET
+    public_key: Secret | UnsetType = UNSET
+    secret_key: Secret | UnsetType = UNSET
+
+
+class GuardrailConfigEntry(_Entry):
+    """The guardrail configuration. Rules and fields of rules that are left out stay."""
+
+    enabled: bool | UnsetType = UNSET
+    system_rules: dict[str, dict[str, Any]] | UnsetType = UNSET
+    max_file_size_mb: float | UnsetType = UNSET
+    allowed_file_types: list[str] | UnsetType = UNSET
+    pii_action: _Action | UnsetType | None = UNSET
+    scan_output: bool | UnsetType = UNSET
+
+
+class GuardrailRuleEntry(_Entry):
+    """A custom guardrail rule, by its name. Its type stays; secrets in `config` are written as ${NAME}."""
+
+    name: _Name
+    type: Literal[
+        "blocked_terms",
+        "custom_regex",
+        "topic_restriction",
+        "webhook",
+        "presidio",
+        "bedrock_guardrail",
+        "azure_content_safety",
+        "model_armor",
+        "lakera",
+        "openai_moderation",
+        "model",
+    ]
+    config: dict[str, Any]
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    action: _Action | UnsetType = UNSET
+    observe: bool | UnsetType = UNSET
+    restore: bool | UnsetType = UNSET
+
+
+class GuardrailsEntry(_Entry):
+    """Guardrails: the configuration and custom rules."""
+
+    config: GuardrailConfigEntry | UnsetType = UNSET
+    rules: list[GuardrailRuleEntry] | UnsetType = UNSET
+
+
+class ConfigDocument(_Entry):
+    """The configuration of an organization. Sections that are left out are not managed."""
+
+    version: Literal[1]
+    organization: OrganizationEntry | UnsetType = UNSET
+    projects: list[ProjectEntry] | UnsetType = UNSET
+    provider_keys: list[ProviderKeyEntry] | UnsetType = UNSET
+    mcp_servers: list[McpServerEntry] | UnsetType = UNSET
+    log_sinks: list[LogSinkEntry] | UnsetType = UNSET
+    guardrails: GuardrailsEntry | UnsetType = UNSET
+
+
+SECTIONS: Final = ("organization", "projects", "providerKeys", "mcpServers", "logSinks", "guardrails")
+
+_PLACE: Final = re.compile(r"^(?P<message>.*?)(?: - at `(?:key in )?\$\.?(?P<place>[^`]*)`)?$", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+
+
+def read_document(data: bytes) -> dict[str, Any]:
+    """Return the configuration in a file, by the names of the API. Raises ConfigError with the path of a problem."""
+    return check_document(read_yaml(data))
+
+
+def check_document(given: Any) -> dict[str, Any]:
+    """Return data as a configuration. Raises ConfigError with the path of a problem."""
+    if not isinstance(given, dict):
+        raise ConfigError("", f"The file must be an object that begins with `version: {VERSION}`")
+    try:
+        document: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, ConfigDocument))
+    except msgspec.ValidationError as error:
+        raise _located(str(error)) from error
+    for index, server in enumerate(document.get("mcpServers", ())):
+        _require_references(server.get("headers", {}), f"mcpServers[{index}].headers")
+    for index, rule in enumerate(document.get("guardrails", {}).get("rules", ())):
+        secrets = {name: value for name, value in rule["config"].items() if name in GUARD_SECRETS}
+        _require_references(secrets, f"guardrails.rules[{index}].config")
+    for project in document.get("projects", ()):
+        for key in project.get("keys", ()):
+            _write_amounts(key)
+            _write_amounts(key.get("periodLimit") or {})
+    for provider_key in document.get("providerKeys", ()):
+        for model in provider_key.get("models", ()):
+            _write_amounts(model)
+    return document
+
+
+def variable_of(value: Any) -> str | None:
+    """Return the environment variable that a value refers to as `${NAME}`; None for another value."""
+    matched = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    return matched[1] if matched else None
+
+
+def _require_references(secrets: Mapping[str, Any], place: str) -> None:
+    for name, value in secrets.items():
+        if variable_of(value) is None:
+            raise ConfigError(f"{place}.{name}", _NO_SECRETS)
+
+
+def _write_amounts(values: dict[str, Any]) -> None:
+    """Write amounts as texts, as the API does."""
+    for name in ("usageLimit", "amount", "inputPrice", "outputPrice"):
+        if values.get(name) is not None:
+            values[name] = f"{Decimal(values[name]).normalize():f}"
+
+
+def schema() -> str:
+    """Return the JSON schema of a file, for editors."""
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ConfigDocument)}
+    return json.dumps(described, indent=2) + "\n"
+
+
+def _located(text: str) -> ConfigError:
+    """Return msgspec's error with its path in front, and unknown and missing fields as parts of the path."""
+    matched = _PLACE.match(text)
+    message, place = (matched["message"], matched["place"] or "") if matched else (text, "")
+    for pattern, words in ((_UNKNOWN, "Unknown field"), (_MISSING, "Required")):
+        if named := pattern.fullmatch(message):
+            return ConfigError(f"{place}.{named[1]}".lstrip("."), words)
+    if repr(_AMOUNT_PATTERN) in message or "Expected `int | str" in message:
+        message = 'Must be an amount in quotes such as "12.50", at least 0'
+    if repr(_REFERENCE_PATTERN) in message:
+        message = _NO_SECRETS
+    return ConfigError(place, message)
