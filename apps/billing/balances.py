@@ -7,6 +7,7 @@ also has the sum of its reservations. Amounts are whole 1e-9 USD.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -115,8 +116,8 @@ class Balance:
 
     @property
     def expires_at(self) -> int | str:
-        """The second at which the copy expires; empty: never."""
-        return "" if self.ends_at is None else self.ends_at + _COUNTER_SLACK
+        """The second at which the copy expires; empty: never. A request may have begun long ago, such as a batch's."""
+        return "" if self.ends_at is None else max(self.ends_at, int(time.time())) + _COUNTER_SLACK
 
 
 @lru_cache(maxsize=8192)

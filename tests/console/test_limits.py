@@ -45,7 +45,7 @@ def test_a_limit_is_created_once_and_shown_with_its_state(world: World, fields: 
     counted = count([one], model_id="x", cost=Decimal("125.5"), input_tokens=0, output_tokens=0)
     counters.charge([CounterCharge(new_id(), world.acme.id, counted)])
     shown = adam.open(page(world.acme, "limits"))
-    assert "Monthly budget The organization USD 125.5 of 500 374.5 –" in words(shown)
+    assert "Monthly budget The organization USD in all 125.5 of 500 374.5 –" in words(shown)
     assert '<rect class="used" width="25" height="4"/>' in shown.content.decode()
 
 

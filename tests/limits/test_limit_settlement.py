@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from decimal import Decimal
 from io import StringIO
 from threading import Barrier
@@ -112,6 +113,31 @@ def test_a_record_is_counted_once_and_its_hold_goes_with_it() -> None:
     client().delete(one.counter)
     assert (settle(messages), used(one.counter_id), amount_in_store(one)[0]) == (0, 45, "45")
     assert LimitCharge.objects.get().reference == identifier
+
+
+@pytest.mark.django_db
+def test_a_request_counts_in_the_window_in_which_it_was_admitted() -> None:
+    outbox.prepare()
+    limit = rule("requests", "1", time_zone="Europe/Berlin")
+    # The last second of the day of 23 hours, and the first of the next.
+    midnight = datetime(2026, 3, 29, 22, tzinfo=UTC).timestamp()
+    before, after = (apply_rule(limit, "", midnight + seconds) for seconds in (-1, 0))
+    assert (before.window.ends_at, after.window.starts_at) == (midnight, midnight)
+    counters.publish([before, after])
+    old = ask([before])
+    assert old.hold is not None
+    assert [ask([before]).outcome, ask([after]).outcome] == [
+        ReservationOutcome.LIMIT_REACHED,
+        ReservationOutcome.HELD,
+    ]
+    # A worker whose clock is behind meets the window before, which is full.
+    assert ask([before]).outcome is ReservationOutcome.LIMIT_REACHED
+    counted = count([before], model_id="echo", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    record = entry(id=UUID(old.hold.id), organization_id=ORGANIZATION, limits=counted)
+    outbox.push("worker-1", encode(record))
+    settle(outbox.read_batch("test", 10, 1))
+    assert [used(one.counter_id) for one in (before, after)] == [1, None]
+    assert [held(one) for one in (before, after)] == [0, 1]
 
 
 @pytest.mark.django_db

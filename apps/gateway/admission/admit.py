@@ -222,6 +222,8 @@ def _raise_refusal(
             )
         case ReservationOutcome.LIMIT_REACHED if answer.reached is not None:
             _raise_limit(limits[answer.reached.place], answer.reached)
+        case ReservationOutcome.UNKNOWN if answer.unknown == "limit":
+            raise _unreadable()
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
 
@@ -275,14 +277,18 @@ def _ask_with_balances(
     return answer
 
 
+def _unreadable() -> Overloaded:
+    return Overloaded(
+        "The gateway cannot check limits right now; try again shortly", retry_after=last_balances.RETRY_AFTER
+    )
+
+
 def _read_counters(publish: Callable[[], None]) -> None:
     """Give the store copies of counters. Raises RedisError; Overloaded when the database is away."""
     try:
         publish()
     except DatabaseError as error:
-        raise Overloaded(
-            "The gateway cannot check limits right now; try again shortly", retry_after=last_balances.RETRY_AFTER
-        ) from error
+        raise _unreadable() from error
     finally:
         # A model may take minutes to answer.
         database.release_connection()
