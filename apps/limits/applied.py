@@ -72,6 +72,11 @@ class AppliedLimit(msgspec.Struct, frozen=True):
         """The Redis key of the counter's copy."""
         return balances.key("limit", self.counter_id, self.rule.organization_id)
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it counts tokens, of which a request may use less than it holds."""
+        return self.rule.counts in _OF_PROMPTS or self.rule.counts in _OF_ANSWERS
+
     def hold_for(self, prompt_tokens: int) -> LimitHold:
         """Return what a request with a prompt of about so many tokens holds of it."""
         counts, refuses = self.rule.counts, self.rule.refuses

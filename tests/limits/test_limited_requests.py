@@ -92,6 +92,24 @@ def test_a_request_beyond_a_limit_is_refused_with_the_limit_in_the_message(calle
     assert RequestLog.objects.count() == 1
 
 
+def test_a_client_comes_back_soon_where_requests_in_progress_hold_tokens(caller: Caller) -> None:
+    limit(caller, counts="tokens", window="month", amount=Decimal(2_000))
+    assert caller.chat("hi [[sandbox usage=1000,200,0]]").status_code == 200
+    held = caller.chat(max_tokens=1_500)
+    assert (held.status_code, held["retry-after"]) == (429, "1")
+    settle_all()
+    used = caller.chat(max_tokens=1_500)
+    assert (used.status_code, used["retry-after"] != "1") == (429, True)
+
+
+def test_a_client_waits_for_the_next_window_where_requests_in_progress_are_the_last(caller: Caller) -> None:
+    limit(caller, window="month", amount=Decimal(1))
+    assert caller.chat().status_code == 200
+    refused = caller.chat()
+    assert "0 used and 1 held" in refused.json()["error"]["message"]
+    assert (refused.status_code, refused["retry-after"] != "1") == (429, True)
+
+
 def test_a_limit_of_money_refuses_with_402(caller: Caller) -> None:
     limit(caller, name="Budget", counts="usd", window="month", amount=Decimal("0.000001"))
     answer = post(caller, "chat")

@@ -239,7 +239,7 @@ def _raise_limit(limit: AppliedLimit, reached: ReachedLimit) -> NoReturn:
     if is_money:
         raise PaymentRequired(message, code="limit_reached")
     left = None if limit.window.ends_at is None else max(limit.window.ends_at - time.time(), 1.0)
-    if reached.held and reached.used + reached.needed <= limit.capacity:
+    if limit.counts_tokens and reached.held and reached.used + reached.needed <= limit.capacity:
         # Requests in progress hold the rest, and most use less than they hold.
         left = min(left or 1.0, 1.0)
     raise RateLimited(message, code="limit_reached", retry_after=left)
