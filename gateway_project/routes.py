@@ -42,6 +42,7 @@ from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route, RouteTable, put_in_force
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
+from apps.limits import views as limits
 from apps.log_sinks import views as log_sinks
 from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
@@ -235,6 +236,8 @@ _MANAGEMENT_ROUTES = [
     _management("keys/provider", provider_keys.ProviderKeys.as_view()),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     _management("keys/provider/<str:key_id>/models", provider_keys.ProviderKeyModels.as_view()),
+    _management("limits", limits.Limits.as_view()),
+    _management("limits/<str:limit_id>", limits.OneLimit.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),
     _management("log-sinks/<str:sink_id>/test", log_sinks.LogSinkTest.as_view()),

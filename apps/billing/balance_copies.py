@@ -69,7 +69,7 @@ log = structlog.get_logger(__name__)
 
 # Copies compared in one batch.
 BATCH = 1_000
-_SCOPES: tuple[Scope, ...] = ("organization", "key")
+_SCOPES: tuple[Scope, ...] = ("organization", "key", "limit")
 
 _HOLD = LuaScript(
     SUM_HOLDS_LUA
@@ -214,8 +214,9 @@ def read_fields(names: Sequence[str], *fields: str) -> list[list[str | None]]:
 
 def parse_copy_key(name: str) -> tuple[Scope, UUID | None]:
     """Return the scope and id of a copy's balance."""
-    scope, _, identifier = name.partition(balances.COPIES)[2].partition(":")
-    return ("organization" if scope == "organization" else "key"), find_id(identifier)
+    word, _, identifier = name.partition(balances.COPIES)[2].partition(":")
+    scope: Scope = "organization" if word == "organization" else "limit" if word == "limit" else "key"
+    return scope, find_id(identifier)
 
 
 def _by_scope(names: Iterable[str]) -> dict[Scope, list[UUID]]:

@@ -29,12 +29,16 @@ from apps.organizations.models import Organization
 _COLUMNS: dict[Scope, tuple[str, str]] = {
     "organization": ("organizations_organization", "credits"),
     "key": ("keys_apikey", "usage"),
+    "limit": ("limits_limitcounter", "used"),
 }
 # The owner of a balance, which determines the shard of its copy.
 _OWNER: dict[Scope, str] = {
     "organization": "organizations_organization.id",
     "key": "(SELECT organization_id FROM organizations_project WHERE id = keys_apikey.project_id)",
+    "limit": "organization_id",
 }
+# Columns that only counters of limits have: a whole number as 1e-9 each, and the end of the window.
+_COUNTER = "CASE WHEN is_money THEN used ELSE used * 0.000000001 END", ", extract(epoch FROM ends_at)::bigint"
 # Read in one statement with the balance, so that both belong together.
 _EPOCH = "(SELECT coalesce(max(number), 0) FROM billing_ledgerepoch)"
 
@@ -174,9 +178,10 @@ def reward(organization_id: UUID, amount: Decimal, reference: UUID) -> bool:
 def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
     """Return the current balances that exist. Raises DatabaseError."""
     table, column = _COLUMNS[scope]
+    value, more = _COUNTER if scope == "limit" else (column, "")
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, {column}, {column}_version, {_EPOCH}, {_OWNER[scope]} FROM {table} "  # noqa: S608 - ours
+            f"SELECT id, {value}, {column}_version, {_EPOCH}, {_OWNER[scope]}{more} FROM {table} "  # noqa: S608 - ours
             "WHERE id = ANY(%s)",
             [list(ids)],
         )

@@ -126,8 +126,8 @@ def compare_holds() -> Iterator[AmountMismatch]:
     for name in _scan_notes():
         for _, text in client().hscan_iter(name, count=BATCH):
             note = msgspec.json.decode(text, type=Note)
-            for balance in note.holds:
-                promised[balance] += int(note.amount)
+            for balance, amount in note.held():
+                promised[balance] += amount
     suspects = []
     for names in batches(balance_copies.scan_copy_keys()):
         amounts = read_fields(names, "held")

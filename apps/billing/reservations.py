@@ -5,12 +5,14 @@ the write-ahead record of the request: when its worker dies, the sweeper finds i
 extension is one atomic round trip and may be repeated: it names the amount that it starts from, so the note shows
 whether it was already applied. Lua functions tolerate a store clock that is set back: stored times are capped.
 """
+# length: the scripts, and the values that they read and write, are one protocol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -69,11 +71,10 @@ PARTIAL_GRANT_LUA: Final = """
 _EXTEND = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
-    + f"local usage = '{balances.USAGE}'"
     + """
     -- KEYS: the worker's notes, and the balances that the reservation is held on
     -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, and the least;
-    --       the key's limit or ''
+    --       for each balance the limit of usage, or '' for credits
     local text = redis.call('HGET', KEYS[1], ARGV[1])
     local note = text and cjson.decode(text)
     -- Released, or recorded: this came late on its way.
@@ -84,7 +85,7 @@ _EXTEND = LuaScript(
     for i = 2, #KEYS do
       local amount, held = balance(KEYS[i])
       if not amount then return {'unknown', KEYS[i]} end
-      if string.find(KEYS[i], usage, 1, true) then amount = tonumber(ARGV[6]) - amount end
+      if ARGV[i + 4] ~= '' then amount = tonumber(ARGV[i + 4]) - amount end
       local free = amount - held
       if free < least or free <= 0 then return {'short', KEYS[i]} end
       left = left and math.min(left, free) or free
@@ -100,27 +101,67 @@ _EXTEND = LuaScript(
 )
 
 _encode = msgspec.json.Encoder().encode
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Note(msgspec.Struct):
     """The stored form of a reservation: amount (1e-9 USD, as text), balances, the caller's payload.
 
-    An empty payload means that its request has been recorded and waits for settlement. The amount comes first because
-    scripts replace it in the text.
+    An empty payload means that its request has been recorded and waits for settlement. The amount and the granted
+    tokens come first because scripts replace them in the text.
     """
 
     amount: str
-    holds: tuple[str, ...]
+    # Tokens that the answer may have, as far as limits of tokens say.
+    written: str = "0"
+    holds: tuple[str, ...] = ()
     payload: str = ""
     # Redis key of the requests in flight that count it.
     flight: str = ""
+    # Holds on limits that count no money: the counter's Redis key, the amount, and the amount for each granted token.
+    counts: tuple[tuple[str, int, int], ...] = ()
+
+    def held(self) -> Iterator[tuple[str, int]]:
+        """Yield each balance with the amount that is held on it."""
+        for name in self.holds:
+            yield name, int(self.amount)
+        for name, base, each in self.counts:
+            yield name, base + each * int(self.written)
+
+
+class LimitHold(msgspec.Struct, frozen=True):
+    """A limit to hold on: its counter (Redis key), and the most that it may reach, in units.
+
+    One that counts money holds the amount of the reservation, others `base` and `each` for every granted token. One
+    that does not refuse is held on, too.
+    """
+
+    counter: str
+    ceiling: int
+    is_money: bool
+    base: int = 0
+    each: int = 0
+    # The amount that is reported once it is passed; None: `ceiling`, which refuses.
+    warns_at: int | None = None
+
+
+class TokenRequest(msgspec.Struct, frozen=True):
+    """Tokens that an answer may have, for limits that count them: all of them, a useful part, and the least."""
+
+    want: int = 0
+    part: int = 0
+    least: int = 0
+
+
+_NO_TOKENS: Final = TokenRequest()
 
 
 class Hold(msgspec.Struct, frozen=True):
     """A reservation: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
 
     `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the API key among the
-    balances.
+    balances, `limits` are the limits it is held on; those of money are the last of the balances, too. `tokens` is how
+    many tokens the answer may have, None without limits of tokens.
     """
 
     id: str
@@ -130,14 +171,20 @@ class Hold(msgspec.Struct, frozen=True):
     flight: str
     key_limit_nanos: int | None = None
     shard: int = 0
+    limits: tuple[LimitHold, ...] = ()
+    tokens: int | None = None
 
 
 class SettledHold(msgspec.Struct, frozen=True):
-    """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD)."""
+    """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD).
+
+    `counters` are limits that count no money, and how much more each holds.
+    """
 
     hold: Hold
     note: bytes
     stays: tuple[int, ...]
+    counters: tuple[tuple[str, int], ...] = ()
 
 
 class ExtensionOutcome(StrEnum):
@@ -174,7 +221,7 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
             want_nanos,
             part_nanos,
             least_nanos,
-            "" if hold.key_limit_nanos is None else hold.key_limit_nanos,
+            *_ceilings_of(hold),
         ],
     )
     growth = ExtensionOutcome(outcome)
@@ -183,27 +230,47 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
     return HoldExtension(growth, hold, rest[0] if rest else "")
 
 
-def reduce_to_cost(hold: Hold, charge: Charge) -> SettledHold:
-    """Return the remaining hold once the request's charge is known, until it is settled."""
+def _ceilings_of(hold: Hold) -> list[int | str]:
+    """Return the limit of usage for each balance that a reservation is held on; empty for credits."""
+    ceilings = {one.counter: one.ceiling for one in hold.limits} if hold.limits else {}
+    own = "" if hold.key_limit_nanos is None else hold.key_limit_nanos
+    return ["" if balances.CREDITS in name else ceilings.get(name, own) for name in hold.balances]
+
+
+def reduce_to_cost(hold: Hold, charge: Charge, counted: Mapping[str, int] = _NOTHING) -> SettledHold:
+    """Return the remaining hold once the request's charge is known, until it is settled.
+
+    `counted` is what the request adds to the counters of limits, by their Redis keys, in units.
+    """
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
     kept: list[str] = []
     amounts: list[int] = []
     for name in hold.balances:
-        owed = credits if balances.CREDITS in name else usage
+        owed = credits if balances.CREDITS in name else counted.get(name, 0) if balances.COUNTERS in name else usage
         amounts.append(stays if owed else 0)
         if owed:
             kept.append(name)
-    return SettledHold(hold, _encode(Note(str(stays), tuple(kept))), tuple(amounts))
+    if not hold.limits:
+        return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept))), tuple(amounts))
+    others = [one for one in hold.limits if not one.is_money]
+    remaining = tuple((one.counter, counted[one.counter], 0) for one in others if counted.get(one.counter))
+    more = tuple(
+        (one.counter, counted.get(one.counter, 0) - one.base - one.each * (hold.tokens or 0)) for one in others
+    )
+    return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept), counts=remaining)), tuple(amounts), more)
 
 
 # Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
-    --       the workers, and a bucket for each rate
+    --       the workers, a bucket for each rate, and a counter for each limit
     -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), key limit or '',
     --       reservation id, note (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a
-    --       useful part of the amount, the least of it, and requests a minute for each rate
+    --       useful part of the amount, the least of it, the number of rates, requests a minute for each rate;
+    --       and with limits: tokens of the answer that are wanted, a useful part of them, the least; and for each
+    --       limit the most that it may reach, the amount to hold ('' for money), that for each token, and the amount
+    --       to warn at or ''
     local tokens = {}
     for i = 1, 2 do
       tokens[i] = redis.call('GET', KEYS[i])
@@ -216,20 +283,23 @@ _CHECKS_LUA = """
 
     -- Repeated because the answer was lost: it is already held.
     local before = redis.call('HGET', KEYS[5], ARGV[7])
-    if before then return {'held', cjson.decode(before).amount, '', '', '', '', ''} end
+    if before then
+      before = cjson.decode(before)
+      return {'held', before.amount, '', '', '', '', '', before.written or '0'}
+    end
 
     -- Rates: a bucket of a minute's requests that fills evenly; kept is the time at which it will be full again.
     local clock = redis.call('TIME')
     local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-    local full, tight = {}, nil
-    for i = 8, #KEYS do
-      local each = 60 / tonumber(ARGV[i + 6])
+    local full, tight, limits_from = {}, nil, 8 + tonumber(ARGV[14])
+    for i = 8, limits_from - 1 do
+      local each = 60 / tonumber(ARGV[i + 7])
       full[i] = bucket_of(KEYS[i], now) + each
       local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
       if left < 0 then
-        return {'too_fast', ARGV[i + 6], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
+        return {'too_fast', ARGV[i + 7], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
       end
-      if not tight or left < tight[2] then tight = {ARGV[i + 6], left, tostring(full[i] - now)} end
+      if not tight or left < tight[2] then tight = {ARGV[i + 7], left, tostring(full[i] - now)} end
     end
     if ARGV[9] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[9]), tonumber(ARGV[10])) then return {'too_many'} end
 
@@ -249,6 +319,43 @@ _CHECKS_LUA = """
       all, alone = all and math.min(all, credits) or credits, alone and is_alone(left, held)
       if left < least or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
     end
+
+    -- Limits: all are read before any refuses, so that counters without copies are all known at once.
+    local limits, limit_left, tokens_left, tokens_all, tokens_alone = {}, nil, nil, nil, true
+    local at = limits_from + 6
+    if #KEYS >= limits_from then
+      local missing, least_tokens = {'unknown', 'limit'}, tonumber(ARGV[at + 3])
+      for i = limits_from, #KEYS do
+        local own = at + 4 + (i - limits_from) * 4
+        local used, held = balance(KEYS[i])
+        if not used then missing[#missing + 1] = tostring(i - limits_from) end
+        limits[#limits + 1] = {
+          key = KEYS[i], used = used, held = held, ceiling = tonumber(ARGV[own]), base = tonumber(ARGV[own + 1]),
+          each = tonumber(ARGV[own + 2]), warns_at = tonumber(ARGV[own + 3]),
+        }
+      end
+      if missing[3] then return missing end
+      for i, one in ipairs(limits) do
+        local left = one.ceiling - one.used - one.held
+        local need = one.base or least
+        if one.each == 1 then need = need + least_tokens end
+        if left < need or left <= 0 then
+          local texts = {}
+          for j, amount in ipairs({one.used, one.held, need}) do texts[j] = string.format('%.0f', amount) end
+          return {'limit_reached', tostring(i - 1), unpack(texts)}
+        end
+        if not one.base then
+          limit_left = limit_left and math.min(limit_left, left) or left
+          all = all and math.min(all, left + one.held) or left + one.held
+          alone = alone and is_alone(left, one.held)
+        elseif one.each == 1 then
+          local free = left - one.base
+          tokens_left = tokens_left and math.min(tokens_left, free) or free
+          tokens_all = tokens_all and math.min(tokens_all, free + one.held) or free + one.held
+          tokens_alone = tokens_alone and is_alone(free, one.held)
+        end
+      end
+    end
 """
 _RESERVE = LuaScript(
     LIMITS_LUA
@@ -256,20 +363,34 @@ _RESERVE = LuaScript(
     + _CHECKS_LUA
     + """
     local open = key_left and credits_left and math.min(key_left, credits_left) or key_left or credits_left
+    if limit_left then open = open and math.min(open, limit_left) or limit_left end
     local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open, all, alone))
     if ARGV[5] ~= '' then redis.call('HINCRBY', KEYS[3], 'held', amount) end
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', amount) end
-    local note = string.gsub(ARGV[8], '^{"amount":"0"', '{"amount":"' .. amount .. '"', 1)
+    local written, warned = '0', {}
+    if limits[1] then
+      written = string.format('%.0f', granted(
+        tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tokens_left, tokens_all, tokens_alone
+      ))
+      for i, one in ipairs(limits) do
+        local hold = one.base and one.base + one.each * tonumber(written) or tonumber(amount)
+        redis.call('HINCRBY', one.key, 'held', string.format('%.0f', hold))
+        if one.warns_at and one.used + one.held + hold > one.warns_at then warned[#warned + 1] = tostring(i - 1) end
+      end
+    end
+    local head = '{"amount":"' .. amount .. '","written":"' .. written .. '"'
+    local note = string.gsub(ARGV[8], '^{"amount":"0","written":"0"', head, 1)
     redis.call('HSET', KEYS[5], ARGV[7], note)
     -- A worker that dies before its first heartbeat must still be found by its notes.
     if redis.call('HLEN', KEYS[5]) == 1 then redis.call('ZADD', KEYS[7], 'NX', now, ARGV[11]) end
-    for i = 8, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
+    for i = 8, limits_from - 1 do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
     if ARGV[9] ~= '' then
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
       redis.call('EXPIRE', KEYS[6], ARGV[10])
     end
     local function after(left) return left and string.format('%.0f', left - tonumber(amount)) or '' end
-    return {'held', amount, after(credits_left), after(key_left), unpack(tight or {'', '', ''})}
+    tight = tight or {'', '', ''}
+    return {'held', amount, after(credits_left), after(key_left), tight[1], tight[2], tight[3], written, unpack(warned)}
     """
 )
 
@@ -285,6 +406,9 @@ _RELEASE = LuaScript(
         local note = cjson.decode(text)
         if note.amount ~= '0' then
           for _, name in ipairs(note.holds) do redis.call('HINCRBY', name, 'held', '-' .. note.amount) end
+        end
+        for _, one in ipairs(note.counts or {}) do
+          redis.call('HINCRBY', one[1], 'held', string.format('%.0f', 0 - (one[2] + one[3] * tonumber(note.written))))
         end
         if note.flight and note.flight ~= '' then redis.call('ZREM', note.flight, ARGV[i]) end
         redis.call('HDEL', KEYS[i], ARGV[i])
@@ -308,6 +432,7 @@ class ReservationOutcome(StrEnum):
     NO_CREDITS = "no_credits"
     TOO_FAST = "too_fast"
     TOO_MANY = "too_many"
+    LIMIT_REACHED = "limit_reached"
 
 
 class RateLimit(msgspec.Struct, frozen=True):
@@ -329,12 +454,22 @@ class RateLimitStatus(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
+class ReachedLimit(msgspec.Struct, frozen=True):
+    """The limit that refused: its place in the request, and the used, the held and the needed amount, in units."""
+
+    place: int
+    used: int
+    held: int
+    needed: int
+
+
 class ReservationResult(msgspec.Struct, frozen=True):
     """The outcome and its details.
 
     `hold` is the reservation, `generation_tokens` are the current ones (catalog, organization) if stale, `unknown` the
     balance without a copy, `left_nanos` the remaining amount if refused, `rate` the tightest rate if held or too fast;
-    `credits_left` and `key_left` are the remaining amounts after the hold, if checked.
+    `credits_left` and `key_left` are the remaining amounts after the hold, if checked. `limits` are the places of
+    limits in the request: those without a copy if unknown, those to warn about if held.
     """
 
     outcome: ReservationOutcome
@@ -345,6 +480,8 @@ class ReservationResult(msgspec.Struct, frozen=True):
     rate: RateLimitStatus | None = None
     credits_left: int | None = None
     key_left: int | None = None
+    reached: ReachedLimit | None = None
+    limits: tuple[int, ...] = ()
 
 
 class ReservationRequest(msgspec.Struct, frozen=True):
@@ -353,7 +490,7 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     At least `least_nanos` of `amount_nanos` are granted (None: all of it); if that is much of the remaining amount,
     about `part_nanos`, which is already useful (None: the least). `rates` are the limits that count the request,
     `most_in_flight` is the organization's maximum of concurrent requests, `flight_seconds` the lease of one that is
-    never removed.
+    never removed. `tokens` are those that `limits` of tokens hold for the answer.
     """
 
     id: UUID
@@ -371,6 +508,8 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     flight_seconds: int = 3_600
     part_nanos: int | None = None
     least_nanos: int | None = None
+    limits: tuple[LimitHold, ...] = ()
+    tokens: TokenRequest = _NO_TOKENS
 
 
 @lru_cache(maxsize=8192)
@@ -429,9 +568,17 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
-    note = Note("0", holds, request.payload, counted)
+    limits = request.limits
+    counts: tuple[tuple[str, int, int], ...] = ()
+    if limits:
+        holds += tuple([one.counter for one in limits if one.is_money])
+        counts = tuple([(one.counter, one.base, one.each) for one in limits if not one.is_money])
+    note = Note("0", "0", holds, request.payload, counted, counts)
+    keys = [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every]
+    if limits:
+        keys += [one.counter for one in limits]
     answer = script.run_batched(
-        [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every],
+        keys,
         [
             request.catalog_token if SHARD_COUNT == 1 else generation.shard_token(request.catalog_token, shard),
             request.organization_token,
@@ -447,15 +594,31 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             request.worker,
             least if request.part_nanos is None else request.part_nanos,
             least,
+            len(request.rates),
             *([rate.per_minute for rate in request.rates] if request.rates else ()),
+            *(_limit_arguments(request) if limits else ()),
         ],
     )
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
-    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard)
+    tokens = int(answer[7]) if limits and any(one.each for one in limits) else None
+    hold = Hold(
+        identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard, limits, tokens
+    )
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
     credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
-    return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left)
+    warned = tuple(map(int, answer[8:])) if limits else ()
+    return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left, None, warned)
+
+
+def _limit_arguments(request: ReservationRequest) -> list[int | str]:
+    """Return the arguments of the scripts for a request with limits."""
+    tokens = request.tokens
+    arguments: list[int | str] = [tokens.want, tokens.part, tokens.least]
+    for one in request.limits:
+        base: int | str = "" if one.is_money else one.base
+        arguments += [one.ceiling, base, one.each, "" if one.warns_at is None else one.warns_at]
+    return arguments
 
 
 def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> ReservationResult:
@@ -466,7 +629,9 @@ def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> Reservati
             catalog_token = generation.confirm_token(answer[1], catalog_token, shard)
             return ReservationResult(outcome, generation_tokens=(catalog_token, answer[2]))
         case ReservationOutcome.UNKNOWN:
-            return ReservationResult(outcome, unknown=answer[1])
+            return ReservationResult(outcome, unknown=answer[1], limits=tuple(map(int, answer[2:])))
+        case ReservationOutcome.LIMIT_REACHED:
+            return ReservationResult(outcome, reached=ReachedLimit(*map(int, answer[1:])))
         case ReservationOutcome.OVER_LIMIT | ReservationOutcome.NO_CREDITS:
             return ReservationResult(outcome, left_nanos=int(answer[1]))
         case ReservationOutcome.TOO_FAST:

@@ -34,6 +34,9 @@ SUM_HOLDS_LUA = f"""
           if not name or string.find(text, name, 1, true) then
             local note = cjson.decode(text)
             for _, one in ipairs(note.holds) do sums[one] = (sums[one] or 0) + tonumber(note.amount) end
+            for _, one in ipairs(note.counts or {{}}) do
+              sums[one[1]] = (sums[one[1]] or 0) + one[2] + one[3] * tonumber(note.written)
+            end
           end
         end
       end

@@ -50,6 +50,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
         "Organization",
         (
             PageLink("Members", "members"),
+            PageLink("Limits", "limits", Role.ADMIN),
             PageLink("Billing", "billing", Role.ADMIN),
             PageLink("Settings", "organization_settings", Role.ADMIN),
         ),

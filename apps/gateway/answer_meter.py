@@ -318,7 +318,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
             *self.attempts.changed_fields,
             DroppedField(
                 client_name_of(self.attempts.chat, "max_tokens"),
-                f"the remaining balance covers no more than about {tokens_from_weight(self.written)} tokens",
+                f"the remaining balance or limit covers no more than about {tokens_from_weight(self.written)} tokens",
             ),
         ]
         if text and name is not None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from uuid import UUID
 
 import gevent
 import msgspec
@@ -61,6 +62,7 @@ from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
 from apps.kernel.valkey.cache_store import CacheShare
+from apps.limits.applied import AppliedLimit, find_applying
 from apps.logs.entry import Entry
 
 # The kinds of parts of a chat that names no file.
@@ -83,6 +85,8 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     dropped_fields: list[DroppedField]
     # Whether nothing may be left out of the request.
     strict: bool
+    # The limits that count the request.
+    limits: tuple[AppliedLimit, ...]
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -244,6 +248,7 @@ def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Polic
             estimate_least(known, preferred, 0, policy.retention),
             rate_family=call.route.rate_family,
             free=all(candidate.free for candidate in preferred.eligible),
+            limits=_find_limits(call, policy, chat, preferred, new_id()) if policy.limits else (),
         ):
             return policy
         policy = _find_policy(call, token)
@@ -310,6 +315,8 @@ def _build_recorder(
         transcript=transcript,
         guard=guard,
         started_at=started_at,
+        limits=admission.limits,
+        warned=admission.granted.warned,
     )
 
 
@@ -345,6 +352,7 @@ def _admit(
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
+        limits = _find_limits(call, policy, chat, preferred, identifier) if policy.limits else ()
         if is_settled_batch_line(call):
             granted: AdmissionGrant | None = AdmissionGrant()
         else:
@@ -357,6 +365,7 @@ def _admit(
                 record.write_ahead_note(entry),
                 rate_family=call.route.rate_family,
                 free=first.free,
+                limits=limits,
             )
         if granted is not None:
             return _Admission(
@@ -368,9 +377,23 @@ def _admit(
                 granted=granted,
                 dropped_fields=dropped_fields,
                 strict=strict or preferences.requires_parameters(chat),
+                limits=limits,
             )
         policy = _find_policy(call, token)
     raise _changing()
+
+
+def _find_limits(
+    call: ClientRequest, policy: Policy, chat: Chat, candidates: Candidates, identifier: UUID
+) -> tuple[AppliedLimit, ...]:
+    """Return the limits that hold for a request; the time in its id decides the windows.
+
+    The header `x-end-user-id` names the end user, else the body: `safety_identifier`, `user`, `metadata.user_id`.
+    """
+    stated = call.header("x-end-user-id") or (chat.extra or {}).get("safety_identifier") or chat.user
+    end_user = stated if isinstance(stated, str) and stated else None
+    models = [candidate.model_id for candidate in candidates.eligible]
+    return find_applying(policy.limits, models, end_user, (identifier.int >> 80) / 1000)
 
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:

@@ -21,7 +21,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.canonical.chat import USUAL_TIER, Chat
+from apps.gateway.canonical.chat import USUAL_TIER, Chat, DroppedField
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.guard.request_guard import RequestGuard
@@ -36,7 +36,9 @@ from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost
 from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
+from apps.limits.applied import AppliedLimit, CountedAmount, count, describe, resets_at
 from apps.logs.answers import MAX_MEDIA_BYTES
 from apps.logs.entry import Entry
 
@@ -132,6 +134,9 @@ class Recorder(msgspec.Struct, eq=False):
     recorded: bool = False
     # Inputs that were answered from the cache.
     kept_inputs: int = 0
+    # The limits that count the request, and those that it exceeds and that refuse nothing.
+    limits: tuple[AppliedLimit, ...] = ()
+    warned: tuple[AppliedLimit, ...] = ()
 
     def complete(self, *, cached: bool | None, kept_inputs: int = 0) -> Summary:
         """Price and record an answer that came to its end; return the summary for the client.
@@ -158,8 +163,10 @@ class Recorder(msgspec.Struct, eq=False):
             self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
         )
         self._settle_and_enqueue()
-        from_cache = {**({"cached": True} if cached else {}), **self._cached_inputs}
-        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, from_cache)
+        kept: dict[str, Any] = {**({"cached": True} if cached else {}), **self._cached_inputs}
+        if self.warned:
+            kept["warnings"] = msgspec.to_builtins(self._warnings)
+        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, kept)
         return Summary(
             usage=usage,
             cost=cost_breakdown(cost),
@@ -197,6 +204,12 @@ class Recorder(msgspec.Struct, eq=False):
         latest = self.attempts.latest_candidate
         if latest is not self.ranking.candidates[0]:
             record.set_provider(self.entry, latest, self.entry.requested_provider)
+
+    @property
+    def _warnings(self) -> list[DroppedField]:
+        """The client's fields that are left out, and the limits that the request exceeds."""
+        exceeded = [DroppedField("limit", f"over the {describe(one)}; {resets_at(one)}") for one in self.warned]
+        return [*self.attempts.dropped_fields, *exceeded]
 
     @property
     def _cached_inputs(self) -> dict[str, int]:
@@ -260,23 +273,37 @@ class Recorder(msgspec.Struct, eq=False):
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
             entry.tool_call_counts = self.transcript.call_counts
-            warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
+            warned = self._warnings if self.warned else self.attempts.dropped_fields
+            warnings = {"warnings": warned} if warned else {}
             asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
             marked = {} if self.transcript.call_watch is None else self.transcript.call_watch.log_fields()
             attempts = self.attempts.timed_attempts(self.started_at)
             routing = {"routing": attempts, **warnings, **self._cached_inputs, **asked, **marked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
+        counted = self._count_for_limits() if self.limits else ()
+        entry.limits = counted or None
         try:
             encoded = self._encode()
             hold, charge = self.meter.hold, record.charge_of(entry)
-            settled = None if hold is None else admit.settle(hold, charge)
+            settled = None if hold is None else admit.settle(hold, charge, counted)
             outbox.enqueue(worker_name(), encoded, settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
             tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
+
+    def _count_for_limits(self) -> tuple[CountedAmount, ...]:
+        """Return what the request adds to the counters of limits."""
+        entry = self.entry
+        return count(
+            self.limits,
+            model_id=entry.used_model,
+            cost=entry.cost or ZERO,
+            input_tokens=entry.prompt_tokens or 0,
+            output_tokens=entry.completion_tokens or 0,
+        )
 
     def _encode(self) -> bytes:
         """Return the record as JSON, with the request's and answer's content where it is retained: off the loop if

@@ -101,5 +101,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     routing_metadata: Any = None
     # Findings of guardrails; not a column of the log.
     violations: Any = None
+    # Amounts for counters of limits (`apps/limits/applied.py`); not a column of the log.
+    limits: Any = None
     swept: bool = False
     retention_level: str = "none"

@@ -102,6 +102,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Ollama", "Chats, embeddings and models in Ollama's format", ("/api/",)),
     ("MCP servers", "Tool servers that an organization registers", ("/mcp-servers",)),
     ("MCP", "The gateway as a server of the Model Context Protocol", ("/mcp",)),
+    ("Limits", "Budgets and quotas of members, projects, keys, end users and models", ("/limits",)),
     ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),
     ("Logs and activity", "Requests and their costs", ("/logs", "/activity")),
     ("API keys", "Keys, their limits and access rules", ("/keys/api", "/v1/keys")),

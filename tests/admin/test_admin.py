@@ -40,6 +40,7 @@ from apps.kernel.ids import new_id, time_of
 from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.limits.models import Limit, LimitCharge, LimitCounter
 from apps.log_sinks.credentials import WebhookSecret
 from apps.log_sinks.credentials import encrypt_credentials as encrypt_sink_credentials
 from apps.log_sinks.models import LogSink, WaitingRow
@@ -128,6 +129,13 @@ def rows(world: World) -> dict[type[Row], Row]:
             url="https://tools.example.com/mcp",
             encrypted_credentials=encrypt_credentials(Credentials(SECRET)),
         ),
+        Limit.objects.create(
+            organization=world.acme, name="daily", scope="organization", counts="requests", window="day", amount=10
+        ),
+        LimitCounter.objects.create(
+            id=new_id(), limit_id=new_id(), organization_id=world.acme.id, starts_at=now, is_money=False, used=1
+        ),
+        LimitCharge.objects.create(reference=new_id(), organization_id=world.acme.id, counted=[]),
         LogSink.objects.create(
             organization=world.acme,
             name="archive",

@@ -21,6 +21,7 @@ from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.limits.models import Limit
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.organizations.credentials.sessions import MemberEndpoint
@@ -83,6 +84,15 @@ class Row:
 IN_ACME = {"organization_id": "acme"}
 MCP_SERVER, ACMES_MCP_SERVER = "mcp-servers/<str:server_id>", {"server_id": "mcp_server"}
 LOG_SINK, ACMES_LOG_SINK = "log-sinks/<str:sink_id>", {"sink_id": "log_sink"}
+LIMIT, ACMES_LIMIT = "limits/<str:limit_id>", {"limit_id": "limit"}
+NEW_LIMIT = {
+    "name": "weekly",
+    "organizationId": "<acme>",
+    "scope": "organization",
+    "counts": "usd",
+    "window": "week",
+    "amount": "10",
+}
 NEW_LOG_SINK = {
     "name": "archive",
     "kind": "webhook",
@@ -230,6 +240,10 @@ ROWS = [
     Row("GET", PROVIDER_MODELS, ADMINS, OWN_SERVER),
     Row("POST", PROVIDER_MODELS, ADMINS, OWN_SERVER),
     Row("PATCH", PROVIDER_MODELS, ADMINS, OWN_SERVER, {"model": "llama3.2", "contextLength": 4096}),
+    Row("GET", "limits", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "limits", ADMINS, body=NEW_LIMIT),
+    Row("PATCH", LIMIT, ADMINS, ACMES_LIMIT, {"amount": "5"}),
+    Row("DELETE", LIMIT, ADMINS, ACMES_LIMIT),
     Row("GET", "log-sinks", ADMINS, query="organizationId=<acme>"),
     Row("POST", "log-sinks", ADMINS, body=NEW_LOG_SINK),
     Row("PATCH", LOG_SINK, ADMINS, ACMES_LOG_SINK, {"status": "inactive"}),
@@ -357,6 +371,9 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         url=tools_url(request),
         encrypted_credentials=encrypt_credentials(Credentials()),
     )
+    found["limit"] = Limit.objects.create(
+        organization=world.acme, name="daily", scope="organization", counts="requests", window="day", amount=10
+    )
     found["log_sink"] = make_sink(world, "webhook", hook_url(request))
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(
@@ -379,7 +396,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
 
 def state() -> dict[str, list[str]]:
     """Return every row of every table that a management endpoint could write."""
-    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_", "log_sinks_")
+    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_", "limits_", "log_sinks_")
     tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
     rows = {}
     with connection.cursor() as cursor:

@@ -18,6 +18,7 @@ from apps.console import urls
 from apps.guardrails.models import CustomRule
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.limits.models import Limit
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Invitation, User
@@ -105,6 +106,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
     return {
         "organization_id": acme.id,
         "key_id": key.id,
+        "limit_id": _add_limits(world, key).id,
         "project_id": world.project.id,
         "log_id": log_id,
         "session_id": SESSION,
@@ -119,6 +121,18 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         },
         "invitation_id": Invitation.objects.get(organization=world.elsewhere).id,
     }
+
+
+def _add_limits(world: World, key: ApiKey) -> Limit:
+    """Return one of Acme's limits, of which one is used up and another raised."""
+    raised = {"raised_amount": Decimal(9_000), "raised_until": ago(days=-3), "raise_reason": "launch week"}
+    made = [
+        {"name": LONG_NAME[:100], "scope": "key", "api_key": key, "counts": "usd", "window": "month", "amount": 500},
+        {"name": "Requests", "scope": "organization", "counts": "requests", "window": "lifetime", "amount": 0},
+        {"name": "Free tier", "scope": "end_user", "project": world.project, "counts": "tokens", "window": "day"},
+    ]
+    found = [Limit.objects.create(organization=world.acme, **{"amount": 5_000, **one}, **raised) for one in made]
+    return found[0]
 
 
 def _add_own_server(world: World) -> ProviderKey:

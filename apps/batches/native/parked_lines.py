@@ -67,7 +67,7 @@ def park(line: BatchLine, owner: str, asked: HandedOver, note: Note) -> bool:
     """
     amount = Decimal(note.amount) / NANO
     of_credits = any(balances.is_of_credits(name) for name in note.holds)
-    of_key = any(not balances.is_of_credits(name) for name in note.holds)
+    of_key = any(balances.USAGE in name for name in note.holds)
     with transaction.atomic():
         mine = BatchLine.objects.select_for_update().filter(
             pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN, native_state=NativeState.NONE

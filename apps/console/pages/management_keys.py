@@ -26,7 +26,7 @@ from apps.organizations.models import ManagementScope, Role
 SCOPES: Final = {
     ManagementScope.READ: "Read projects, members, keys, settings and usage",
     ManagementScope.KEYS: "Create, change and revoke API keys, access rules and provider keys",
-    ManagementScope.LIMITS: "Change usage limits of API keys",
+    ManagementScope.LIMITS: "Change limits, also those of API keys",
     ManagementScope.SETTINGS: "Change projects, guardrails, log sinks, MCP servers and the organization",
     ManagementScope.MEMBERS: "Invite, change and remove members, up to the role admin",
     ManagementScope.BILLING: "Read transactions and cards",

@@ -17,6 +17,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from django.conf import settings
+from django.db.models import Q
 from redis.exceptions import RedisError
 
 from apps.billing.discounts import Shares, own_of
@@ -32,6 +33,8 @@ from apps.keys.authenticate import find_api_key
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.own_models import OwnModels, read_models
+from apps.limits.applied import LimitRule, rule_of
+from apps.limits.models import Limit
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
 
@@ -90,6 +93,8 @@ class Policy:
     allowed_origins: frozenset[str] = frozenset()
     # Access rules about tools of MCP servers.
     tool_rules: tuple[AccessRule, ...] = ()
+    # The organization's limits that may hold for its requests.
+    limits: tuple[LimitRule, ...] = ()
 
     @property
     def spending_limit(self) -> Decimal | None:
@@ -111,7 +116,8 @@ class Policy:
     def for_guard_model(self) -> Policy:
         """Return the policy of a request that the gateway makes to a guard model for another one's sake.
 
-        An organization's rule asks it, whatever models the key may use; the other request was counted and admitted.
+        An organization's rule asks it, whatever models the key may use; the other request was counted and admitted,
+        so that only limits of money hold.
         Without guardrails, no guard is asked about its own question.
         """
         return replace(
@@ -122,6 +128,7 @@ class Policy:
             rules=(),
             guardrails=None,
             reachable_models={},
+            limits=tuple(limit for limit in self.limits if limit.is_money),
         )
 
     def is_current(self) -> bool:
@@ -235,6 +242,7 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
         generation=generation_token,
         read_at=time.monotonic(),
         allowed_origins=frozenset(key.allowed_origins),
+        limits=_limits_of(key, organization),
     )
     return policy, find_config_in_force(organization.id, organization.plan)
 
@@ -264,6 +272,16 @@ def _requests_per_minute(organization: Organization) -> int | None:
 def _rules_of(key: ApiKey) -> tuple[AccessRule, ...]:
     rows = IamRule.objects.filter(api_key=key, status=IamRule.Status.ACTIVE).order_by("created_at")
     return tuple(AccessRule(row.id, row.rule_type, row.rule_value) for row in rows)
+
+
+def _limits_of(key: ApiKey, organization: Organization) -> tuple[LimitRule, ...]:
+    rows = Limit.objects.filter(
+        Q(project=None) | Q(project=key.project_id),
+        Q(member=None) | Q(member=key.created_by_id),
+        Q(api_key=None) | Q(api_key=key.id),
+        organization=organization,
+    )
+    return tuple(map(rule_of, rows.order_by("id")))
 
 
 def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
+from typing import NoReturn
 from uuid import UUID
 
 import gevent
 import msgspec
 from django.conf import settings
+from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from apps.billing import balances, reservations
+from apps.billing.balance_copies import parse_copy_key
 from apps.billing.ledger import Charge
 from apps.billing.reservations import (
     ExtensionOutcome,
@@ -21,9 +25,11 @@ from apps.billing.reservations import (
     HoldExtension,
     RateLimit,
     RateLimitStatus,
+    ReachedLimit,
     ReservationOutcome,
     ReservationResult,
     SettledHold,
+    TokenRequest,
     reduce_to_cost,
 )
 from apps.billing.worker_leases import worker_name
@@ -35,15 +41,25 @@ from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.errors import Gone, PaymentRequired, RateLimited
+from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, nanos_up, plain
+from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.store_keys import shard_of
+from apps.limits import counters
+from apps.limits.applied import AppliedLimit, CountedAmount, describe, resets_at, text_of, units_of
 from apps.logs.entry import Entry
 
 # Refusals that other requests' holds cause, and the seconds that these may take to release them (docs/adr/0079).
-_WORTH_A_RETRY = frozenset({ReservationOutcome.TOO_MANY, ReservationOutcome.OVER_LIMIT, ReservationOutcome.NO_CREDITS})
+_WORTH_A_RETRY = frozenset(
+    {
+        ReservationOutcome.TOO_MANY,
+        ReservationOutcome.OVER_LIMIT,
+        ReservationOutcome.NO_CREDITS,
+        ReservationOutcome.LIMIT_REACHED,
+    }
+)
 _RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that was never removed no longer counts as in flight.
 _FLIGHT_SLACK = 60
@@ -54,11 +70,13 @@ _Question = Callable[[reservations.ReservationRequest], ReservationResult]
 class AdmissionGrant(msgspec.Struct, frozen=True):
     """An admitted request: the rest of the tightest of its rate limits, None where there is none, and its hold.
 
-    Where the store gave no answer it holds something in this process only.
+    Where the store gave no answer it holds something in this process only. `warned` are the limits that it exceeds and
+    that refuse nothing.
     """
 
     rate: RateLimitStatus | None = None
     hold: Hold | OfflineHold | None = None
+    warned: tuple[AppliedLimit, ...] = ()
 
 
 def admit(
@@ -71,6 +89,7 @@ def admit(
     *,
     rate_family: str | None,
     free: bool,
+    limits: Sequence[AppliedLimit] = (),
 ) -> AdmissionGrant | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
@@ -79,9 +98,11 @@ def admit(
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
     request = _request_of(policy, catalog, worst, entry.id, note, _rates_of(policy, rate_family, free=free))
+    if limits:
+        request = _with_limits(request, worst, limits)
     offline = None
     try:
-        answer = _ask(reservations.reserve, request, policy)
+        answer = _ask(reservations.reserve, request, policy, limits)
         last_balances.remember(request, answer)
     except RedisError as error:
         policies.distrust(token, policy)
@@ -89,12 +110,20 @@ def admit(
     if answer.outcome is not ReservationOutcome.HELD:
         if _is_stale(answer, policy, catalog, token):
             return None
-        _raise_refusal(answer, policy, worst)
-    return AdmissionGrant(answer.rate, offline or answer.hold)
+        _raise_refusal(answer, policy, worst, limits)
+    warned = tuple([limits[place] for place in answer.limits]) if answer.limits else ()
+    return AdmissionGrant(answer.rate, offline or answer.hold, warned)
 
 
 def check(
-    policy: Policy, catalog: Catalog, token: str, worst: WorstCase, *, rate_family: str | None, free: bool
+    policy: Policy,
+    catalog: Catalog,
+    token: str,
+    worst: WorstCase,
+    *,
+    rate_family: str | None,
+    free: bool,
+    limits: Sequence[AppliedLimit] = (),
 ) -> bool:
     """Refuse what `admit` would refuse now, before anything outside is asked for it; nothing is counted or held.
 
@@ -103,13 +132,15 @@ def check(
     """
     rates = () if rate_family is None else _rates_of(policy, rate_family, free=free)
     request = _request_of(policy, catalog, worst, new_id(), "", rates)
+    if limits:
+        request = _with_limits(request, worst, limits)
     try:
-        answer = _ask(reservations.look, request, policy)
+        answer = _ask(reservations.look, request, policy, limits)
     except RedisError:
         return True
     if _is_stale(answer, policy, catalog, token):
         return False
-    _raise_refusal(answer, policy, worst)
+    _raise_refusal(answer, policy, worst, limits)
     return True
 
 
@@ -148,7 +179,23 @@ def _request_of(
     )
 
 
-def _raise_refusal(answer: ReservationResult, policy: Policy, worst: WorstCase) -> None:
+def _with_limits(
+    request: reservations.ReservationRequest, worst: WorstCase, limits: Sequence[AppliedLimit]
+) -> reservations.ReservationRequest:
+    """Return the request with what it holds of limits: its prompt's tokens, and the longest answer of any candidate."""
+    tariffs = [tariff for _, tariff in worst.tariffs]
+    tokens = TokenRequest(
+        want=max((one.max_tokens for one in tariffs), default=0),
+        part=max((one.useful_tokens for one in tariffs), default=0),
+        least=max((one.min_tokens for one in tariffs), default=0),
+    )
+    held = tuple([one.hold_for(worst.prompt_tokens) for one in limits])
+    return msgspec.structs.replace(request, limits=held, tokens=tokens)
+
+
+def _raise_refusal(
+    answer: ReservationResult, policy: Policy, worst: WorstCase, limits: Sequence[AppliedLimit] = ()
+) -> None:
     """Raise the error for a request that the store refused: RateLimited, PaymentRequired, Gone."""
     match answer.outcome:
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
@@ -173,32 +220,78 @@ def _raise_refusal(answer: ReservationResult, policy: Policy, worst: WorstCase) 
             raise PaymentRequired(
                 "Insufficient credits: " + _shortfall(worst, answer.left_nanos, "add credits under Billing")
             )
+        case ReservationOutcome.LIMIT_REACHED if answer.reached is not None:
+            _raise_limit(limits[answer.reached.place], answer.reached)
+        case ReservationOutcome.UNKNOWN if answer.unknown == "limit":
+            raise _unreadable()
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
 
 
-def _ask(question: _Question, request: reservations.ReservationRequest, policy: Policy) -> ReservationResult:
+def _raise_limit(limit: AppliedLimit, reached: ReachedLimit) -> NoReturn:
+    """Raise the error for a request that a limit refused: PaymentRequired, RateLimited."""
+    is_money = limit.rule.is_money
+    used, held, needed = [text_of(units, is_money=is_money) for units in (reached.used, reached.held, reached.needed)]
+    message = (
+        f"The {describe(limit)}, does not cover this request: {used} used and {held} held by requests in progress, "
+        f"and it needs {needed}; {resets_at(limit)}"
+    )
+    if is_money:
+        raise PaymentRequired(message, code="limit_reached")
+    left = None if limit.window.ends_at is None else max(limit.window.ends_at - time.time(), 1.0)
+    if limit.counts_tokens and reached.held and reached.used + reached.needed <= limit.capacity:
+        # Requests in progress hold the rest, and most use less than they hold.
+        left = min(left or 1.0, 1.0)
+    raise RateLimited(message, code="limit_reached", retry_after=left)
+
+
+def _ask(
+    question: _Question,
+    request: reservations.ReservationRequest,
+    policy: Policy,
+    limits: Sequence[AppliedLimit] = (),
+) -> ReservationResult:
     """Ask the store, and again where what others hold may be on its way back. Raises RedisError, Overloaded."""
-    answer = _ask_with_balances(question, request, policy)
+    answer = _ask_with_balances(question, request, policy, limits)
     if answer.outcome in _WORTH_A_RETRY:
         # Another worker may have answered a request just now.
         gevent.sleep(_RETRY_PAUSE)
-        answer = _ask_with_balances(question, request, policy)
+        answer = _ask_with_balances(question, request, policy, limits)
     return answer
 
 
 def _ask_with_balances(
-    question: _Question, request: reservations.ReservationRequest, policy: Policy
+    question: _Question, request: reservations.ReservationRequest, policy: Policy, limits: Sequence[AppliedLimit]
 ) -> ReservationResult:
     """Ask the store, and again with balances that it does not know. Raises RedisError, Overloaded."""
     answer = question(request)
-    # At most the organization's and the key's.
-    for _ in range(2):
+    # At most the organization's, the key's, and those of limits.
+    for _ in range(3):
         if answer.outcome is ReservationOutcome.UNKNOWN:
             scope = answer.unknown or "organization"
-            last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
+            if scope == "limit":
+                _read_counters(partial(counters.publish, [limits[place] for place in answer.limits]))
+            else:
+                last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
             answer = question(request)
     return answer
+
+
+def _unreadable() -> Overloaded:
+    return Overloaded(
+        "The gateway cannot check limits right now; try again shortly", retry_after=last_balances.RETRY_AFTER
+    )
+
+
+def _read_counters(publish: Callable[[], None]) -> None:
+    """Give the store copies of counters. Raises RedisError; Overloaded when the database is away."""
+    try:
+        publish()
+    except DatabaseError as error:
+        raise _unreadable() from error
+    finally:
+        # A model may take minutes to answer.
+        database.release_connection()
 
 
 def extend(
@@ -215,21 +308,32 @@ def extend(
         extended = reservations.extend(hold, *asked)
         for _ in range(2):
             if extended.growth is ExtensionOutcome.UNKNOWN:
-                of_credits = balances.is_of_credits(extended.balance)
-                scope: balances.Scope = "organization" if of_credits else "key"
-                last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
+                _publish_again(policy, extended.balance)
                 extended = reservations.extend(hold, *asked)
     except RedisError as error:
         return offline_admission.extend_reserved(policy, hold, *asked, error)
     return extended
 
 
-def settle(hold: Hold | OfflineHold, charge: Charge) -> SettledHold | None:
+def _publish_again(policy: Policy, name: str) -> None:
+    """Give the store the balance of which it lost the copy. Raises Overloaded, RedisError."""
+    scope, identifier = parse_copy_key(name)
+    if scope == "limit" and identifier is not None:
+        _read_counters(partial(counters.publish_again, identifier, policy.organization_id))
+    elif scope != "limit":
+        last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
+
+
+def settle(hold: Hold | OfflineHold, charge: Charge, counted: Sequence[CountedAmount] = ()) -> SettledHold | None:
     """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
     if isinstance(hold, OfflineHold):
         hold.settle(charge)
         return None
-    return reduce_to_cost(hold, charge)
+    if not hold.limits:
+        return reduce_to_cost(hold, charge)
+    units = units_of(counted)
+    names = {balances.key("limit", identifier, charge.organization_id): more for identifier, more in units.items()}
+    return reduce_to_cost(hold, charge, names)
 
 
 def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:

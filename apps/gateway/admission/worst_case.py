@@ -122,6 +122,8 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""
         tariff = self.tariff_of(candidate)
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.hedge_cost)
+        if isinstance(self.hold, Hold) and self.hold.tokens is not None:
+            covered = min(covered, self.hold.tokens)
         if covered >= tariff.max_tokens:
             return None
         answers = self.chat.answers
@@ -190,7 +192,11 @@ def allowance_of(
     chat: Chat, worst: WorstCase, hold: Hold | OfflineHold | None, retention: str
 ) -> SpendingAllowance | None:
     """Return how much a request may write for its grant; None where nothing has to be limited or watched."""
-    if hold is None or not hold.balances:
+    if hold is None:
+        return None
+    if isinstance(hold, Hold) and hold.tokens is not None:
+        return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold, worst.tariffs)
+    if not hold.balances:
         return None
     if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
         return None

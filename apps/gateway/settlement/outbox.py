@@ -127,9 +127,10 @@ log = structlog.get_logger(__name__)
 STREAMS, GROUP = money_keys("outbox"), "settle"
 _PUSH = LuaScript(
     """
-    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
-    --       balances it is held on
-    -- ARGV: worker, record; the request's id, what stays of its note, and what each balance goes on holding
+    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, the
+    --       balances it is held on, and counters of limits
+    -- ARGV: worker, record; the request's id, what stays of its note, what each balance goes on holding, and how much
+    --       more each counter holds, after a plus
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
     if not KEYS[2] then return end
     redis.call('ZREM', KEYS[3], ARGV[3])
@@ -139,7 +140,8 @@ _PUSH = LuaScript(
     -- By what the note says: the worker may not know of its last extension.
     local held = tonumber(string.match(note, '^{"amount":"(%d+)"'))
     for i = 4, #KEYS do
-      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+      local more = string.match(ARGV[i + 1], '^[+](.*)')
+      redis.call('HINCRBY', KEYS[i], 'held', more or string.format('%.0f', tonumber(ARGV[i + 1]) - held))
     end
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
@@ -230,6 +232,9 @@ def _push_arguments(
         hold = settled.hold
         keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
         args += (hold.id, settled.note, *settled.stays)
+        if settled.counters:
+            keys += [name for name, _ in settled.counters]
+            args += [f"+{more}" for _, more in settled.counters]
     return keys, args
 
 

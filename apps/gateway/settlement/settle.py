@@ -22,6 +22,8 @@ from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.concurrency.background import throttled
 from apps.kernel.valkey.shards import ask_each
+from apps.limits import counters
+from apps.limits.applied import CountedAmount
 from apps.log_sinks import queue as log_sinks
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -36,14 +38,18 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     """
     entries = _read(messages)
     writer.prepare([entry for _, entry in entries])
+    counted = [_counted_by(entry) for _, entry in entries if entry.limits]
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         log_sinks.enqueue([(entry.id, entry.organization_id) for _, entry in entries if entry.id in written])
         changed = ledger.charge([charge_of(entry) for _, entry in throttled(entries) if entry.id in written])
+        changed += counters.charge([one for one in counted if one.reference in written])
         violations.write([_violations_of(entry) for _, entry in entries if entry.violations and entry.id in written])
-    balance_copies.repair_copies(
-        balances.publish_or_raise([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
-    )
+    settled_before = [
+        *_balances_of([entry for _, entry in entries if entry.id not in written]),
+        *counters.counters_of([one for one in counted if one.reference not in written]),
+    ]
+    balance_copies.repair_copies(balances.publish_or_raise([*settled_before, *changed]))
     reserved: dict[int, list[tuple[str, UUID]]] = {}
     for message, entry in entries:
         reserved.setdefault(message.shard, []).append((message.worker, entry.id))
@@ -62,6 +68,12 @@ def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
         *ledger.balances_of("organization", {entry.organization_id for entry in seen_before}),
         *ledger.balances_of("key", {entry.api_key_id for entry in seen_before}),
     ]
+
+
+def _counted_by(entry: Entry) -> counters.CounterCharge:
+    """Return what a record adds to the counters of limits."""
+    counted = msgspec.convert(entry.limits, tuple[CountedAmount, ...])
+    return counters.CounterCharge(entry.id, entry.organization_id, counted)
 
 
 def sweep() -> int:

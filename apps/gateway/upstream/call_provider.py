@@ -242,7 +242,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             note_dropped(chat, target, "max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
         if limit is not None and (chat.max_tokens is None or chat.max_tokens > limit):
-            words = f"the remaining balance covers an answer of {limit} tokens; that is the limit now"
+            words = f"the remaining balance or limit covers an answer of {limit} tokens; that is the limit now"
             self.outcome.changed_fields = [DroppedField(client_name_of(chat, "max_tokens"), words)]
             chat = replace(chat, max_tokens=limit)
         return chat

@@ -42,6 +42,8 @@ SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     "keys/provider": {"GET": READ, "POST": KEYS},
     "keys/provider/<str:key_id>": {"PATCH": KEYS, "DELETE": KEYS},
     "keys/provider/<str:key_id>/models": {"GET": READ, "POST": KEYS, "PATCH": KEYS},
+    "limits": {"GET": READ, "POST": LIMITS},
+    "limits/<str:limit_id>": {"PATCH": LIMITS, "DELETE": LIMITS},
     "log-sinks": {"GET": READ, "POST": SETTINGS},
     "log-sinks/<str:sink_id>": {"PATCH": SETTINGS, "DELETE": SETTINGS},
     "log-sinks/<str:sink_id>/test": {"POST": SETTINGS},

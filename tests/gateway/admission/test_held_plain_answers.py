@@ -35,7 +35,7 @@ def test_a_plain_answer_is_given_the_limit_that_is_covered_and_says_so(caller: C
     assert body["metadata"]["warnings"] == [
         {
             "param": "max_tokens",
-            "message": f"the remaining balance covers an answer of {limit} tokens; that is the limit now",
+            "message": f"the remaining balance or limit covers an answer of {limit} tokens; that is the limit now",
         }
     ]
     assert answer.headers["x-gateway-loss"] == "max_tokens"

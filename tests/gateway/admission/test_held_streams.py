@@ -86,8 +86,8 @@ def test_a_chat_stream_that_money_ends_is_whole_and_says_why(caller: Caller) -> 
     # The limit that it was given, and that it ended past it.
     assert warnings_of(bill["metadata"]) == ["max_tokens", "max_tokens"]
     limit, end = bill["metadata"]["warnings"]
-    assert limit["message"] == "the remaining balance covers an answer of 4163 tokens; that is the limit now"
-    assert end["message"].startswith("the remaining balance covers no more than about ")
+    assert limit["message"] == "the remaining balance or limit covers an answer of 4163 tokens; that is the limit now"
+    assert end["message"].startswith("the remaining balance or limit covers no more than about ")
     settle_all()
     row = RequestLog.objects.get()
     assert (row.unified_finish_reason, row.has_error, row.estimated_cost) == ("length_limit", False, True)

@@ -85,7 +85,9 @@ def test_many_streams_at_once_that_count_unseen_never_pass_the_credits(caller: C
     assert held(caller) == 0
     for row in RequestLog.objects.all():
         (warning,) = row.routing_metadata["warnings"]
-        told = f"the remaining balance covers an answer of {row.completion_tokens} tokens; that is the limit now"
+        told = (
+            f"the remaining balance or limit covers an answer of {row.completion_tokens} tokens; that is the limit now"
+        )
         assert (warning["message"], row.unified_finish_reason) == (told, "length_limit")
 
 

@@ -1,0 +1,198 @@
+"""Actions on limits: create, change, delete, each in one transaction with its entry in the audit log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.ids import find_id
+from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.serializers import camel
+from apps.keys.models import ApiKey
+from apps.limits.access import NO_LIMIT, limits_of
+from apps.limits.applied import MAX_APPLYING
+from apps.limits.models import Limit
+from apps.organizations.access import NO_ORGANIZATION, people_of
+from apps.organizations.journal import audit
+from apps.organizations.models import DELETED, Membership, Organization, Project
+
+# Limits of one organization: each policy holds those that may hold for its key.
+MAX_LIMITS = 200
+# Amounts that Valkey's numbers hold exactly, with room for sums: USD, and requests or tokens.
+MAX_USD, MAX_COUNT = 1_000_000, 1_000_000_000_000
+_NOTED = ("name", "scope", "model", "counts", "window", "time_zone", "amount", "action")
+_OF_RAISE = ("raised_amount", "raised_until", "raise_reason")
+
+
+@transaction.atomic
+def create_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Limit:
+    """Store a limit; it counts from 0 and holds for requests that are admitted from now on.
+
+    `fields` are those of `NewLimitShape`. Raises InvalidFields, InvalidRequest at a limit of limits, NotFound if the
+    organization was deleted meanwhile.
+    """
+    # The lock serializes concurrent creation and deletion of the organization.
+    lock_row(organization, NO_ORGANIZATION)
+    columns = {name: value for name, value in fields.items() if name not in ("organization_id", "scope_id")}
+    columns |= _owner_of(organization, fields["scope"], fields.get("scope_id"))
+    row = Limit(organization=organization, **columns)
+    _check(row)
+    others = list(limits_of(organization))
+    _check_name(row, others)
+    if len(others) >= MAX_LIMITS:
+        raise InvalidRequest(f"Maximum {MAX_LIMITS} limits per organization", code="limit_limit")
+    if most_applying([*others, row]) > MAX_APPLYING:
+        raise InvalidRequest(
+            f"More than {MAX_APPLYING} limits would hold for one request; delete one first", code="limit_limit"
+        )
+    row.save()
+    details = {camel(name): getattr(row, name) for name in _NOTED} | {"scopeId": scope_id_of(row)}
+    audit.record("limit.create", organization_id=organization.id, resource=row, details=details)
+    return row
+
+
+@transaction.atomic
+def change_limit(*, limit: Limit, changes: Mapping[str, Any]) -> Limit:
+    """Set name, amount, action or temporary raise of a limit; its counter stays.
+
+    Raises InvalidFields, NotFound if it was deleted meanwhile.
+    """
+    row = find_row(Limit.objects.select_for_update(no_key=True), limit.pk, NO_LIMIT)
+    columns = dict(changes)
+    if columns.get("raised_amount", row.raised_amount) is None:
+        columns |= {"raised_amount": None, "raised_until": None, "raise_reason": ""}
+    details = audit.changes_of(row, columns)
+    for name, value in columns.items():
+        setattr(row, name, value)
+    _check(row, is_raise_new=any(name in changes for name in _OF_RAISE))
+    if "name" in changes:
+        _check_name(row, limits_of(row.organization).exclude(pk=row.pk))
+    audit.record("limit.update", organization_id=row.organization_id, resource=row, details=details)
+    row.save(update_fields=[*columns, "updated_at"])
+    return row
+
+
+@transaction.atomic
+def delete_limit(*, limit: Limit) -> None:
+    """Delete a limit; requests in progress still end with their holds. Raises NotFound if it already is deleted."""
+    row = find_row(Limit.objects.select_for_update(), limit.pk, NO_LIMIT)
+    audit.record("limit.delete", organization_id=row.organization_id, resource=row, details={"name": row.name})
+    row.delete()
+
+
+def most_applying(limits: Iterable[Limit]) -> int:
+    """Return a number of limits that no request exceeds: those of all, with the most of any project, member and key.
+
+    End users count by project, each of them with the limits for all of the project's and its own.
+    """
+    counted: Counter[tuple[str, UUID | None, str]] = Counter()
+    for one in limits:
+        owner = one.project_id or one.member_id or one.api_key_id
+        counted[_GROUPS.get(one.scope, "all"), owner, one.end_user] += 1
+    most = sum(number for (group, _, _), number in counted.items() if group == "all")
+    for group in ("project", "member", "key"):
+        most += max((number for (of, _, _), number in counted.items() if of == group), default=0)
+    each = {owner: number for (of, owner, end_user), number in counted.items() if of == "end_user" and not end_user}
+    own: dict[UUID | None, int] = {}
+    for (of, owner, end_user), number in counted.items():
+        if of == "end_user" and end_user:
+            own[owner] = max(own.get(owner, 0), number)
+    return most + max((each.get(owner, 0) + own.get(owner, 0) for owner in each.keys() | own.keys()), default=0)
+
+
+def scope_id_of(limit: Limit) -> UUID | None:
+    """Return the id of the project, member or key that a limit is for."""
+    return limit.project_id or limit.member_id or limit.api_key_id
+
+
+_GROUPS: dict[str, str] = {
+    Limit.Scope.PROJECT: "project",
+    Limit.Scope.MEMBER: "member",
+    Limit.Scope.KEY: "key",
+    Limit.Scope.END_USER: "end_user",
+}
+
+
+def _owner_of(organization: Organization, scope: str, scope_id: str | None) -> dict[str, Any]:
+    """Return the column with the project, member or key that a limit is for. Raises InvalidFields."""
+    if scope in (Limit.Scope.ORGANIZATION, Limit.Scope.MODEL):
+        if scope_id is not None:
+            raise InvalidFields([Issue("scopeId", f"Not a field of the scope {scope}")])
+        return {}
+    if scope_id is None:
+        raise InvalidFields([Issue("scopeId", "Required")])
+    noun, column, rows = _candidates(organization, scope)
+    identifier = find_id(scope_id)
+    found = None if identifier is None else rows.filter(**{_ID_OF.get(scope, "pk"): identifier}).first()
+    if found is None:
+        raise InvalidFields([Issue("scopeId", f"Must be the id of a {noun} of this organization")])
+    return {column: found.user if isinstance(found, Membership) else found}
+
+
+# The lookup of the id that names a row, where it is not the row's own.
+_ID_OF = {Limit.Scope.MEMBER.value: "user"}
+
+
+def _candidates(organization: Organization, scope: str) -> tuple[str, str, QuerySet[Any]]:
+    """Return the noun, the column and the rows that a limit of a scope may be for."""
+    if scope == Limit.Scope.MEMBER:
+        return "member", "member", people_of(organization).select_related("user")
+    if scope == Limit.Scope.KEY:
+        return "key", "api_key", ApiKey.objects.exclude(status=DELETED).filter(project__organization=organization)
+    return "project", "project", Project.objects.exclude(status=DELETED).filter(organization=organization)
+
+
+def _check(row: Limit, *, is_raise_new: bool = True) -> None:
+    """Raise InvalidFields for a row whose columns contradict each other."""
+    issues = []
+    if row.scope == Limit.Scope.MODEL and not row.model:
+        issues.append(Issue("model", "Required"))
+    if row.scope != Limit.Scope.END_USER and row.end_user:
+        issues.append(Issue("endUser", f"Not a field of the scope {row.scope}"))
+    for name in ("amount", "raised_amount"):
+        amount = getattr(row, name)
+        if amount is not None and (fault := _fault_of(row, amount)):
+            issues.append(Issue(camel(name), fault))
+    if is_raise_new or (row.raised_until is not None and row.raised_until > timezone.now()):
+        issues += _faults_of_raise(row)
+    if issues:
+        raise InvalidFields(issues)
+
+
+def _faults_of_raise(row: Limit) -> list[Issue]:
+    if row.raised_amount is None:
+        is_stated = row.raised_until is not None or row.raise_reason
+        return [Issue("raisedAmount", "Required")] if is_stated else []
+    if row.raised_until is None:
+        return [Issue("raisedUntil", "Required")]
+    issues = []
+    if row.raised_until <= timezone.now():
+        issues.append(Issue("raisedUntil", "Must be in the future"))
+    if not row.raise_reason:
+        issues.append(Issue("raiseReason", "Required"))
+    if row.raised_amount <= row.amount:
+        issues.append(Issue("raisedAmount", "Must be above the amount"))
+    return issues
+
+
+def _fault_of(row: Limit, amount: Any) -> str:
+    if row.counts == Limit.Counts.USD:
+        if amount > MAX_USD:
+            return f"Must be at most {MAX_USD} USD"
+        return "" if amount == round(amount, 9) else "Must have at most nine digits after the point"
+    if amount != int(amount):
+        return f"Must be a whole number of {row.counts.replace('_', ' ')}"
+    return "" if amount <= MAX_COUNT else f"Must be at most {MAX_COUNT}"
+
+
+def _check_name(row: Limit, others: Iterable[Limit]) -> None:
+    if any(other.name == row.name for other in others):
+        raise InvalidFields([Issue("name", "Another limit has this name")])

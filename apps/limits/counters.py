@@ -1,0 +1,175 @@
+"""Counters of limits: charged once for each request, published as balances, compared with the charges.
+
+Lock order is charges, then counters by id, which prevents deadlocks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+from django.db import connection
+
+from apps.billing import balance_copies, balances, ledger
+from apps.billing.balances import Balance
+from apps.kernel.money import LARGEST, ZERO, storable
+from apps.kernel.postgres import database
+from apps.kernel.postgres.postgres_arrays import write_array
+from apps.limits.applied import AppliedLimit, CountedAmount
+
+# Seconds; the window of a counter that is published again is not known.
+_DAY = 86_400
+_ENCODER = msgspec.json.Encoder(uuid_format="canonical")
+
+
+class CounterCharge(NamedTuple):
+    """The amounts that a settled request adds to counters; `reference` is the request's id."""
+
+    reference: UUID
+    organization_id: UUID
+    counted: tuple[CountedAmount, ...]
+
+
+def charge(charges: Sequence[CounterCharge]) -> list[Balance]:
+    """Add to counters inside the caller's transaction, once for each reference; return the counters to publish.
+
+    Raises DatabaseError.
+    """
+    by_reference = {one.reference: one for one in charges if one.counted}
+    new = _append([by_reference[reference] for reference in sorted(by_reference)])
+    sums: defaultdict[UUID, Decimal] = defaultdict(Decimal)
+    facts: dict[UUID, tuple[UUID, CountedAmount]] = {}
+    for reference, one in by_reference.items():
+        if reference in new:
+            for counted in one.counted:
+                sums[counted.counter_id] += storable(counted.amount)
+                facts[counted.counter_id] = (one.organization_id, counted)
+    if not sums:
+        return []
+    rows = [
+        (
+            counter_id,
+            counted.limit_id,
+            organization_id,
+            _moment(counted.starts_at),
+            None if counted.ends_at is None else _moment(counted.ends_at),
+            counted.is_money,
+            sums[counter_id],
+        )
+        for counter_id, (organization_id, counted) in sorted(facts.items())
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO limits_limitcounter AS counter
+                (id, limit_id, organization_id, starts_at, ends_at, is_money, used, used_version)
+            SELECT *, 1 FROM unnest(
+                %s::uuid[], %s::uuid[], %s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::boolean[], %s::numeric[]
+            ) ON CONFLICT (id) DO UPDATE SET
+                used = least(counter.used + excluded.used, %s::numeric), used_version = counter.used_version + 1
+            """,
+            [*(list(column) for column in zip(*rows, strict=True)), LARGEST],
+        )
+    return find_counters(sums)
+
+
+def find_counters(ids: Iterable[UUID]) -> list[Balance]:
+    """Return the counters that exist. Raises DatabaseError."""
+    return ledger.balances_of("limit", ids)
+
+
+def counters_of(charges: Iterable[CounterCharge]) -> list[Balance]:
+    """Return the counters of charges that an earlier settlement made. Raises DatabaseError."""
+    ids = {counted.counter_id for one in charges for counted in one.counted}
+    return find_counters(ids) if ids else []
+
+
+def publish(applied: Collection[AppliedLimit]) -> None:
+    """Read counters that the store has no copies of, and give it some; one that was never charged is 0.
+
+    Raises DatabaseError, RedisError.
+    """
+    _publish(
+        [Balance("limit", one.counter_id, ZERO, 0, 0, one.rule.organization_id, one.window.ends_at) for one in applied]
+    )
+
+
+def publish_again(counter_id: UUID, organization_id: UUID) -> None:
+    """Give the store a copy of a counter that it lost while a request is in progress. Raises as `publish` does."""
+    _publish([Balance("limit", counter_id, ZERO, 0, 0, organization_id, int(time.time()) + _DAY)])
+
+
+def _publish(fresh: Sequence[Balance]) -> None:
+    known, epoch = database.read(partial(_read, [one.id for one in fresh]), brief=True)
+    found = {one.id for one in known}
+    others = [replace(one, epoch=epoch) for one in fresh if one.id not in found]
+    balance_copies.repair_copies(balances.publish_or_raise([*known, *others]))
+
+
+def _read(ids: Iterable[UUID]) -> tuple[list[Balance], int]:
+    # The epoch first: a counter that is read later cannot be older.
+    epoch = balance_copies.read_epoch()
+    return find_counters(ids), epoch
+
+
+class CounterMismatch(NamedTuple):
+    """A counter and the sum of its charges, which it should be."""
+
+    counter_id: UUID
+    limit_id: UUID | None
+    used: Decimal
+    charged: Decimal
+
+
+def find_mismatches() -> list[CounterMismatch]:
+    """Return every counter that differs from the sum of its charges. Raises DatabaseError."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT coalesce(counter.id, charged.id), counter.limit_id, coalesce(counter.used, 0), coalesce(total, 0)
+            FROM limits_limitcounter counter
+            FULL JOIN (
+                SELECT (item->>0)::uuid AS id, sum((item->>1)::numeric) AS total
+                FROM limits_limitcharge, jsonb_array_elements(counted) AS item GROUP BY 1
+            ) charged ON charged.id = counter.id
+            WHERE coalesce(counter.used, 0) <> coalesce(total, 0) ORDER BY 1
+            """
+        )
+        return [CounterMismatch(*row) for row in cursor.fetchall()]
+
+
+def _append(charges: Sequence[CounterCharge]) -> set[UUID]:
+    """Write the charges; return the references of new ones."""
+    if not charges:
+        return set()
+    columns: list[str | list[str]] = [
+        write_array([one.reference for one in charges]),
+        write_array([one.organization_id for one in charges]),
+        [
+            _ENCODER.encode([(it.counter_id, str(storable(it.amount))) for it in one.counted]).decode()
+            for one in charges
+        ],
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO limits_limitcharge (reference, organization_id, counted, created_at)
+            SELECT reference, organization_id, counted::jsonb, now()
+            FROM unnest(%s::uuid[], %s::uuid[], %s::text[]) AS new (reference, organization_id, counted)
+            ON CONFLICT (reference) DO NOTHING RETURNING reference
+            """,
+            columns,
+        )
+        return {reference for (reference,) in cursor.fetchall()}
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,150 @@
+"""Tables of limits: the limits, their usage in each window, and each request's part of it.
+
+The counters are the source of truth; copies in Valkey are balances (`apps/billing/balances.py`).
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from apps.kernel.ids import new_id
+from apps.kernel.money import MoneyField
+from apps.keys.models import ApiKey
+from apps.limits.windows import WindowKind
+from apps.organizations.models import Organization, Project, User
+from apps.organizations.policy_source import PolicySource
+
+
+class Limit(PolicySource):
+    """A limit: whose requests count (`scope`, `model`), what of them, in which window, and how much is allowed.
+
+    Scope, model, count, window and time zone never change: another limit counts from 0.
+    """
+
+    organization_path = "organization_id"
+
+    class Scope(models.TextChoices):
+        """Whose requests count."""
+
+        ORGANIZATION = "organization"
+        PROJECT = "project"
+        MEMBER = "member"
+        KEY = "key"
+        END_USER = "end_user"
+        MODEL = "model"
+
+    class Counts(models.TextChoices):
+        """The part of a request that counts."""
+
+        USD = "usd", "USD"
+        REQUESTS = "requests"
+        TOKENS = "tokens"
+        INPUT_TOKENS = "input_tokens"
+        OUTPUT_TOKENS = "output_tokens"
+
+    class Window(models.TextChoices):
+        """When it counts from 0 again; see `windows.py`."""
+
+        MINUTE = WindowKind.MINUTE.value
+        HOUR = WindowKind.HOUR.value
+        DAY = WindowKind.DAY.value
+        WEEK = WindowKind.WEEK.value
+        MONTH = WindowKind.MONTH.value
+        LIFETIME = WindowKind.LIFETIME.value
+
+    class Action(models.TextChoices):
+        """How a request beyond the limit is handled."""
+
+        REFUSE = "refuse"
+        WARN = "warn"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="limits")
+    name = models.CharField(max_length=100)
+    scope = models.CharField(max_length=16, choices=Scope.choices)
+    # The project of the scopes `project` and `end_user`, the member, the key.
+    project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="limits")
+    member = models.ForeignKey(User, models.CASCADE, null=True, blank=True, related_name="limits")
+    api_key = models.ForeignKey(ApiKey, models.CASCADE, null=True, blank=True, related_name="limits")
+    # The one end user that it is for, as requests name them; empty: each end user has a counter.
+    end_user = models.CharField(max_length=256, blank=True)
+    # A model's id, or a pattern of ids with `*`; empty: all models.
+    model = models.CharField(max_length=255, blank=True)
+    counts = models.CharField(max_length=16, choices=Counts.choices)
+    window = models.CharField(max_length=8, choices=Window.choices)
+    time_zone = models.CharField(max_length=64, default="UTC")
+    # USD, or a whole number.
+    amount = MoneyField()
+    action = models.CharField(max_length=8, choices=Action.choices, default=Action.REFUSE)
+    # The amount that holds instead until a moment, and why.
+    raised_amount = MoneyField(null=True, blank=True)
+    raised_until = models.DateTimeField(null=True, blank=True)
+    raise_reason = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization", "id"], name="limit_of_organization")]
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "name"], name="limit_name_unique"),
+            models.CheckConstraint(
+                condition=Q(raised_amount__isnull=True, raised_until__isnull=True)
+                | Q(raised_amount__isnull=False, raised_until__isnull=False),
+                name="limit_raised_until",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LimitCounter(models.Model):
+    """The usage of a limit in a window; `id` follows from both, and from the end user.
+
+    Plain ids, not foreign keys: a settlement must never fail because a limit is deleted.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    limit_id = models.UUIDField()
+    organization_id = models.UUIDField()
+    starts_at = models.DateTimeField()
+    # Null: it never ends.
+    ends_at = models.DateTimeField(null=True)
+    is_money = models.BooleanField()
+    # USD, or a whole number.
+    used = MoneyField()
+    # Counts the changes of `used`; its copy carries it.
+    used_version = models.BigIntegerField(default=1)
+
+    class Meta:
+        verbose_name = "counter of a limit"
+        verbose_name_plural = "counters of limits"
+        indexes = [
+            models.Index(fields=["limit_id", "starts_at"], name="limit_counter_limit"),
+            models.Index(fields=["organization_id"], name="limit_counter_organization"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class LimitCharge(models.Model):
+    """The amounts that a settled request added to counters. Never changed.
+
+    `counted` is a list of `[counter, amount]`.
+    """
+
+    # The id of the request's row in the log.
+    reference = models.UUIDField(primary_key=True, editable=False)
+    organization_id = models.UUIDField()
+    counted = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "request counted by limits"
+        verbose_name_plural = "requests counted by limits"
+        indexes = [models.Index(fields=["organization_id"], name="limit_charge_organization")]
+
+    def __str__(self) -> str:
+        return str(self.reference)

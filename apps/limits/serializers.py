@@ -1,0 +1,113 @@
+"""Serializers of limits: fields and bounds of the management API."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from rest_framework import serializers
+
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    ChoiceField,
+    DateTimeField,
+    DecimalTextField,
+    FutureMoment,
+    TextField,
+)
+from apps.limits.actions import scope_id_of
+from apps.limits.models import Limit
+from apps.limits.state import LimitState
+from apps.limits.windows import known_time_zones
+
+# Texts around `*`: few, so that a pattern is matched at once.
+_PATTERN = re.compile(r"[^\s?\[\]*]*(\*[^\s?\[\]*]*){0,3}")
+
+
+class _RaiseShape(CamelSerializer):
+    """A temporary raise: another amount until a moment, and why."""
+
+    raised_amount = DecimalTextField(required=False, allow_null=True, help_text="In force until `raisedUntil`")
+    raised_until = FutureMoment(required=False, allow_null=True)
+    raise_reason = TextField(max_length=200, required=False, allow_blank=True)
+
+
+class NewLimitShape(_RaiseShape):
+    """Body of `POST /limits`."""
+
+    organization_id = TextField(max_length=100)
+    name = TextField(max_length=100)
+    scope = ChoiceField(Limit.Scope.values)
+    scope_id = TextField(
+        max_length=100, required=False, help_text="The project's, member's or key's id; for `end_user` the project's"
+    )
+    end_user = TextField(max_length=256, required=False, help_text="One end user's id: its own limit instead")
+    model = TextField(max_length=255, required=False, help_text="A model's id, or a pattern with `*`")
+    counts = ChoiceField(Limit.Counts.values)
+    window = ChoiceField(Limit.Window.values)
+    time_zone = TextField(max_length=64, default="UTC", help_text="For days, weeks and months, such as `Europe/Berlin`")
+    amount = DecimalTextField(help_text="USD, or a whole number")
+    action = ChoiceField(Limit.Action.values, default=Limit.Action.REFUSE)
+
+    def validate_model(self, value: str) -> str:
+        """Check the pattern. Raises ValidationError."""
+        if not _PATTERN.fullmatch(value):
+            raise serializers.ValidationError("Must be a model's id, or a pattern with at most three `*`")
+        return value
+
+    def validate_timeZone(self, value: str) -> str:  # noqa: N802 - named after the field
+        """Check the name of the time zone. Raises ValidationError."""
+        if value != "UTC" and value not in known_time_zones():
+            raise serializers.ValidationError("Must be a time zone such as Europe/Berlin")
+        return value
+
+
+class LimitChangesShape(_RaiseShape):
+    """Body of `PATCH /limits/{id}`."""
+
+    name = TextField(max_length=100, required=False)
+    amount = DecimalTextField(required=False)
+    action = ChoiceField(Limit.Action.values, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Require the amount if nothing else changes. Raises ValidationError."""
+        if not attrs:
+            raise serializers.ValidationError({"amount": ["Required"]})
+        return attrs
+
+
+class LimitStateShape(CamelSerializer):
+    """Used, held and remaining amount of a limit in its present window."""
+
+    amount = serializers.CharField(help_text="The amount in force: the raised one while it holds")
+    used = serializers.CharField()
+    held = serializers.CharField(allow_null=True, help_text="Held by requests in progress; null: unknown")
+    left = serializers.CharField()
+    starts_at = DateTimeField(allow_null=True)
+    resets_at = DateTimeField(allow_null=True)
+
+
+class LimitShape(CamelModelSerializer):
+    """A limit with its state, which the view adds as `state` (null for a limit of each end user)."""
+
+    scope_id = serializers.SerializerMethodField("scope_id_of")
+    state = serializers.SerializerMethodField("state_of")
+
+    class Meta:
+        model = Limit
+        fields = read_only_fields = [
+            *("id", "organization_id", "name", "scope", "scope_id", "end_user", "model", "counts", "window"),
+            *("time_zone", "amount", "action", "raised_amount", "raised_until", "raise_reason", "state"),
+            *("created_at", "updated_at"),
+        ]
+
+    def scope_id_of(self, limit: Limit) -> str | None:
+        """Return the id of the project, member or key that it is for."""
+        found = scope_id_of(limit)
+        return None if found is None else str(found)
+
+    def state_of(self, limit: Limit) -> LimitStateShape | None:
+        """Return its state in the present window."""
+        state: LimitState | None = self.context["states"].get(limit)
+        return None if state is None else cast(LimitStateShape, LimitStateShape(state).data)

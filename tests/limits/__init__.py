@@ -1,0 +1,1 @@
+"""Limits: windows, counters, admission, the API."""

@@ -1,0 +1,61 @@
+"""Which limits hold for a request, and what it adds to them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from apps.limits.applied import CountedAmount, count, find_applying
+from apps.limits.windows import WindowKind
+from tests.limits.limits import NOW, rule
+
+
+def test_a_limit_on_a_model_holds_where_the_model_may_answer() -> None:
+    named, pattern = rule(scope="model", model="gpt-5"), rule(scope="key", model="claude-*")
+    assert [one.rule for one in find_applying([named, pattern], ["gpt-5"], None, NOW)] == [named]
+    assert [one.rule for one in find_applying([named, pattern], ["gpt-5-mini", "claude-opus"], None, NOW)] == [pattern]
+    assert find_applying([named, pattern], ["gpt-5-mini", "my-claude-1"], None, NOW) == ()
+
+
+def test_an_end_users_own_limit_replaces_the_limit_of_each_with_the_same_count_and_window() -> None:
+    each, own = rule(scope="end_user"), rule(scope="end_user", amount="99", end_user="vip")
+    other = rule("usd", scope="end_user")
+    rules = [each, own, other]
+    assert [one.rule for one in find_applying(rules, ["echo"], "vip", NOW)] == [own, other]
+    assert [one.rule for one in find_applying(rules, ["echo"], "someone", NOW)] == [each, other]
+    assert find_applying(rules, ["echo"], None, NOW) == ()
+
+
+def test_end_users_have_counters_of_their_own_whatever_their_ids() -> None:
+    one = rule(scope="end_user")
+    ids = ["a", "b", "a" * 100_000, "\ud800", "a:b"]
+    found = {find_applying([one], ["echo"], name, NOW)[0].counter_id for name in ids}
+    assert len(found) == len(ids)
+    assert find_applying([one], ["echo"], "a", NOW)[0].counter_id in found
+
+
+def test_each_window_has_a_counter_and_a_raise_holds_until_its_moment() -> None:
+    one = rule(raised_amount=Decimal(50), raised_until=NOW + 10)
+    now, later = (find_applying([one], ["echo"], None, NOW + seconds)[0] for seconds in (0, 10))
+    assert (now.capacity, later.capacity, now.counter_id == later.counter_id) == (50, 10, True)
+    assert find_applying([one], ["echo"], None, NOW + 86_400)[0].counter_id != now.counter_id
+
+
+def test_a_request_adds_what_is_counted_and_nothing_to_limits_on_models_that_did_not_answer() -> None:
+    rules = [rule("usd"), rule(), rule("tokens"), rule("input_tokens"), rule("output_tokens"), rule(model="gpt-*")]
+    limits = find_applying(rules, ["echo", "gpt-5"], None, NOW)
+    found = count(limits, model_id="echo", cost=Decimal("0.1"), input_tokens=7, output_tokens=0)
+    assert [(one.limit_id, one.amount, one.is_money) for one in found] == [
+        (rules[0].id, Decimal("0.1"), True),
+        (rules[1].id, Decimal(1), False),
+        (rules[2].id, Decimal(7), False),
+        (rules[3].id, Decimal(7), False),
+    ]
+    window = limits[0].window
+    assert found[1] == CountedAmount(
+        limits[1].counter_id, rules[1].id, window.starts_at, window.ends_at, False, Decimal(1)
+    )
+
+
+def test_a_lifetime_has_one_counter() -> None:
+    one = rule(window=WindowKind.LIFETIME)
+    assert find_applying([one], ["echo"], None, 0)[0].counter_id == find_applying([one], [""], None, NOW)[0].counter_id

@@ -1,0 +1,165 @@
+"""Holds of limits in the one atomic step of admission: all or nothing, settled by count, released once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from apps.billing import reservations
+from apps.billing.ledger import Charge
+from apps.billing.reconciliation import compare_holds
+from apps.billing.reservations import Hold, ReachedLimit, ReservationOutcome, TokenRequest
+from apps.gateway.admission import admit
+from apps.gateway.settlement import outbox
+from apps.kernel.ids import new_id
+from apps.kernel.valkey.redis import client
+from apps.limits.applied import AppliedLimit, count
+from tests.limits.limits import ORGANIZATION, applied, ask, held
+
+ALL = TokenRequest(100, 100, 100)
+
+
+@pytest.fixture(autouse=True)
+def streams() -> None:
+    outbox.prepare()
+
+
+def end(hold: Hold, limits: Sequence[AppliedLimit], *, cost: str = "0", read: int = 0, written: int = 0) -> None:
+    """Push the record of a request that cost and counted so much."""
+    counted = count(limits, model_id="echo", cost=Decimal(cost), input_tokens=read, output_tokens=written)
+    charge = Charge(ORGANIZATION, new_id(), new_id(), Decimal(0), Decimal(cost))
+    outbox.push("worker-1", b"{}", admit.settle(hold, charge, counted))
+
+
+@pytest.mark.parametrize(
+    ("counts", "holds", "stays"),
+    [("usd", 3_000_000, 2_000_000), ("requests", 1, 1), ("tokens", 150, 47), ("input_tokens", 50, 40)],
+)
+def test_a_request_holds_its_worst_case_then_its_use_then_nothing(counts: str, holds: int, stays: int) -> None:
+    one = applied(counts, "1000")
+    answer = ask([one], nanos=3_000_000, prompt=50, tokens=ALL)
+    assert answer.outcome is ReservationOutcome.HELD
+    assert answer.hold is not None
+    assert held(one) == holds
+    assert list(compare_holds()) == []
+    end(answer.hold, [one], cost="0.002", read=40, written=7)
+    assert held(one) == stays
+    # The record is pushed a second time, because the answer of the store was lost.
+    end(answer.hold, [one], cost="0.002", read=40, written=7)
+    assert held(one) == stays
+    assert list(compare_holds()) == []
+    assert reservations.release([("worker-1", UUID(answer.hold.id))], 0) == 1
+    assert held(one) == 0
+
+
+def test_output_tokens_of_an_answer_without_any_are_released() -> None:
+    one = applied("output_tokens", "1000")
+    answer = ask([one], tokens=TokenRequest())
+    assert answer.hold is not None
+    end(answer.hold, [one])
+    assert reservations.release([("worker-1", UUID(answer.hold.id))], 0) == 1
+    assert held(one) == 0
+
+
+def test_a_reservation_asked_for_twice_is_held_once_with_the_same_tokens() -> None:
+    one, identifier = applied("tokens", "1000"), new_id()
+    first, second = (ask([one], prompt=50, tokens=TokenRequest(800, 100, 10), id=identifier) for _ in range(2))
+    assert first.hold == second.hold
+    assert first.hold is not None
+    # A lone request gets a quarter of the remaining tokens for its answer.
+    assert (first.hold.tokens, held(one)) == (237, 287)
+
+
+def test_the_tightest_limit_refuses_and_nothing_is_held() -> None:
+    wide, tight, usd = applied("requests", "10"), applied("tokens", "120"), applied("usd", "1")
+    answer = ask([wide, tight, usd], nanos=5, prompt=30, tokens=ALL)
+    assert (answer.outcome, answer.reached) == (ReservationOutcome.LIMIT_REACHED, ReachedLimit(1, 0, 0, 130))
+    assert [held(one) for one in (wide, tight, usd)] == [0, 0, 0]
+    assert reservations.notes_of("worker-1", 0) == {}
+
+
+def test_a_limit_that_warns_lets_in_counts_and_tells() -> None:
+    first, second = applied("requests", "1", refuses=False), applied("usd", "9", refuses=False)
+    assert ask([first, second], nanos=5).limits == ()
+    answer = ask([first, second], nanos=5)
+    assert (answer.outcome, answer.limits) == (ReservationOutcome.HELD, (0,))
+    assert (held(first), held(second)) == (2, 10)
+
+
+def test_counters_without_copies_are_all_named() -> None:
+    limits = [applied("requests"), applied("usd"), applied("tokens")]
+    client().delete(limits[0].counter, limits[2].counter)
+    answer = ask(limits)
+    assert (answer.outcome, answer.unknown, answer.limits) == (ReservationOutcome.UNKNOWN, "limit", (0, 2))
+    assert held(limits[1]) == 0
+
+
+def test_a_stream_extends_its_hold_within_a_limit_of_money() -> None:
+    one = applied("usd", "0.000001")
+    answer = ask([one], nanos=400)
+    assert answer.hold is not None
+    more = reservations.extend(answer.hold, 500, 500, 500)
+    assert (more.growth, more.hold.amount_nanos, held(one)) == (reservations.ExtensionOutcome.HELD, 900, 900)
+    short = reservations.extend(more.hold, 200, 200, 200)
+    assert (short.growth, short.balance, held(one)) == (reservations.ExtensionOutcome.SHORT, one.counter, 900)
+
+
+@pytest.mark.parametrize(
+    ("counts", "amount", "fits"),
+    [("requests", "20", 20), ("usd", "0.00000001", 3), ("tokens", "1000", 7), ("output_tokens", "1000", 10)],
+)
+def test_of_fifty_requests_at_once_exactly_those_that_fit_are_let_in(counts: str, amount: str, fits: int) -> None:
+    one = applied(counts, amount)
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda _: ask([one], nanos=3, prompt=40, least_nanos=3, tokens=ALL), range(50)))
+    assert [answer.outcome for answer in answers].count(ReservationOutcome.HELD) == fits
+    assert held(one) == fits * {"requests": 1, "usd": 3, "tokens": 140, "output_tokens": 100}[counts]
+
+
+def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
+    draw = random.Random(11)
+    kinds = ("usd", "requests", "tokens", "input_tokens", "output_tokens")
+    for _ in range(25):
+        limits = []
+        for _ in range(draw.randint(1, 6)):
+            counts = draw.choice(kinds)
+            amount = draw.choice((0, 1, 7, 200, 900))
+            text = str(Decimal(amount).scaleb(-9)) if counts == "usd" else str(amount)
+            limits.append(applied(counts, text, refuses=draw.random() < 0.8))
+        totals = dict.fromkeys(range(len(limits)), 0)
+        open_holds: list[tuple[Hold, list[int]]] = []
+        for _ in range(25):
+            nanos, prompt, answer = draw.choice((0, 3, 60)), draw.choice((1, 40)), draw.choice((0, 1, 90))
+            needs = {
+                "usd": nanos,
+                "requests": 1,
+                "tokens": prompt + answer,
+                "input_tokens": prompt,
+                "output_tokens": answer,
+            }
+            needed = [needs[one.rule.counts] for one in limits]
+            fits = all(
+                totals[at] + needed[at] <= one.capacity and totals[at] < one.capacity
+                for at, one in enumerate(limits)
+                if one.rule.refuses
+            )
+            found = ask(limits, nanos=nanos, prompt=prompt, tokens=TokenRequest(answer, answer, answer))
+            assert (found.outcome is ReservationOutcome.HELD) is fits
+            if found.hold is not None:
+                for at, more in enumerate(needed):
+                    totals[at] += more
+                open_holds.append((found.hold, needed))
+            if open_holds and draw.random() < 0.3:
+                hold, needed = open_holds.pop(draw.randrange(len(open_holds)))
+                reservations.release([("worker-1", UUID(hold.id))], 0)
+                for at, more in enumerate(needed):
+                    totals[at] -= more
+            assert [held(one) for one in limits] == list(totals.values())
+        for hold, _ in open_holds:
+            reservations.release([("worker-1", UUID(hold.id))], 0)
+        assert [held(one) for one in limits] == [0] * len(limits)
