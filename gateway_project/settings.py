@@ -111,6 +111,7 @@ INSTALLED_APPS = [
     "apps.catalog",
     "apps.mcp_servers",
     "apps.log_sinks",
+    "apps.alerts",
     "apps.gateway",
     "apps.responses",
     "apps.batches",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apps.console.pages import (
     account,
+    alerts,
     audit,
     billing,
     guardrails,
@@ -40,6 +41,7 @@ PATTERNS = [
     *usage.PATHS,
     *provider_keys.PATHS,
     *log_sinks.PATHS,
+    *alerts.PATHS,
     *mcp_servers.PATHS,
     *guardrails.PATHS,
     *billing.PATHS,

@@ -103,6 +103,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("MCP servers", "Tool servers that an organization registers", ("/mcp-servers",)),
     ("MCP", "The gateway as a server of the Model Context Protocol", ("/mcp",)),
     ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),
+    ("Alerts", "Alerts, their rules, and destinations beside e-mail", ("/alerts",)),
     ("Logs and activity", "Requests and their costs", ("/logs", "/activity")),
     ("API keys", "Keys, their limits and access rules", ("/keys/api",)),
     ("Provider keys", "Credentials of your own at providers", ("/keys/provider",)),
