@@ -271,6 +271,7 @@ def integration_off(rules: Sequence[AlertRule], now: datetime) -> Iterator[Readi
     for model, noun, page in tables:
         for row in model.objects.filter(off).order_by("id"):
             failed = row.status == "failed"
+            since = (row.last_error_at if failed else None) or row.updated_at
             reason = (
                 f"It failed for three days. Last error: {row.last_error}." if failed else "A member switched it off."
             )
@@ -279,7 +280,7 @@ def integration_off(rules: Sequence[AlertRule], now: datetime) -> Iterator[Readi
                     rule,
                     f"{row._meta.model_name}:{row.pk}",
                     # Those that were off before are known to people who add the rule.
-                    row.updated_at >= rule.created_at or (failed and row.last_error_at >= rule.created_at),
+                    since >= rule.created_at,
                     f"The {noun} {row.name} is switched off",
                     f"{reason} It gets nothing until it is switched on again.",
                     page,

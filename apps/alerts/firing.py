@@ -13,6 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.alerts.conditions import Reading
 from apps.alerts.kind_names import EVENTS
@@ -75,8 +76,8 @@ def update_alerts(
     )
     resolved = _recovered(readings, known.values(), evaluated)
     _resolve(resolved, now)
-    _queue(organization_id, fired, AlertDelivery.Phase.FIRED)
-    _queue(organization_id, resolved, AlertDelivery.Phase.RESOLVED)
+    _queue_fired(organization_id, fired)
+    _queue_resolved(resolved)
     return len(fired), len(resolved)
 
 
@@ -87,7 +88,7 @@ def resolve_rule(rule: AlertRule, now: datetime) -> None:
         return
     alerts = list(Alert.objects.filter(rule=rule, resolved_at=None).exclude(kind__in=EVENTS))
     _resolve(alerts, now)
-    _queue(rule.organization_id, alerts, AlertDelivery.Phase.RESOLVED)
+    _queue_resolved(alerts)
 
 
 def _lock(organization_id: UUID) -> bool:
@@ -127,16 +128,24 @@ def _resolve(alerts: Sequence[Alert], now: datetime) -> None:
     Alert.objects.bulk_update(alerts, ["resolved_at"])
 
 
-def _queue(organization_id: UUID, alerts: Sequence[Alert], phase: AlertDelivery.Phase) -> None:
-    """Queue the messages about alerts: the e-mail, and one for each active destination."""
+def _queue_fired(organization_id: UUID, alerts: Sequence[Alert]) -> None:
+    """Queue the messages about new alerts: the e-mail, and one for each active destination."""
     if not alerts:
         return
-    active = AlertDestination.objects.filter(
-        organization=organization_id, status=AlertDestination.Status.ACTIVE
-    ).order_by("id")
-    destinations = [None, *active]
+    active = AlertDestination.objects.filter(organization=organization_id, status=AlertDestination.Status.ACTIVE)
+    destinations = [None, *active.order_by("id")]
     AlertDelivery.objects.bulk_create(
-        AlertDelivery(alert=alert, destination=destination, phase=phase)
+        AlertDelivery(alert=alert, destination=destination, phase=AlertDelivery.Phase.FIRED)
         for alert in alerts
         for destination in destinations
+    )
+
+
+def _queue_resolved(alerts: Sequence[Alert]) -> None:
+    """Queue the messages about resolved alerts, to the destinations that had one about each and are still active."""
+    fired = AlertDelivery.objects.filter(alert__in=alerts, phase=AlertDelivery.Phase.FIRED)
+    fired = fired.filter(Q(destination=None) | Q(destination__status=AlertDestination.Status.ACTIVE))
+    AlertDelivery.objects.bulk_create(
+        AlertDelivery(alert_id=one.alert_id, destination_id=one.destination_id, phase=AlertDelivery.Phase.RESOLVED)
+        for one in fired.order_by("id")
     )

@@ -43,6 +43,23 @@ def add_rule(world: World, kind: str, **parameters: Any) -> AlertRule:
     return AlertRule.objects.create(organization=world.acme, kind=kind, parameters=parameters)
 
 
+def add_resolved_alert(world: World, title: str, *, fired_at: datetime) -> Alert:
+    """Add an alert of Acme's that was resolved after an hour."""
+    rule = AlertRule.objects.filter(organization=world.acme).order_by("id")[0]
+    text = "5 % of 1,234 requests in the last 15 minutes took longer than 31.4 s; the rule's threshold is 30.0 s."
+    return Alert.objects.create(
+        organization=world.acme,
+        rule=rule,
+        kind="latency",
+        subject=title,
+        title=title,
+        text=text,
+        page="logs",
+        fired_at=fired_at,
+        resolved_at=fired_at + timedelta(hours=1),
+    )
+
+
 def make_destination(world: World, kind: str, url: str, **columns: Any) -> AlertDestination:
     """Make a destination of Acme's."""
     given: dict[str, Credentials] = {

@@ -79,6 +79,18 @@ def test_pagerduty_gets_an_event_that_ends_with_the_alert(world: World, receiver
     assert resolve == {"event_action": "resolve", "dedup_key": str(alert.id), "routing_key": ROUTING_KEY}
 
 
+def test_a_resolved_alert_goes_to_the_destinations_that_had_it(world: World) -> None:
+    early = make_destination(world, "webhook", "https://example.com/", name="early")
+    off = make_destination(world, "webhook", "https://example.com/", name="off")
+    alert_of(world)
+    make_destination(world, "webhook", "https://example.com/", name="late")
+    AlertDestination.objects.filter(pk=off.pk).update(status="inactive")
+    set_balance(world, "100")
+    fire(world)
+    ends = AlertDelivery.objects.filter(phase="resolved").order_by("id")
+    assert list(ends.values_list("destination", flat=True)) == [None, early.pk]
+
+
 def test_a_crash_before_a_delivery_is_recorded_repeats_it_under_the_same_id(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

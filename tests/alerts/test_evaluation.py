@@ -107,7 +107,7 @@ def test_a_crash_while_firing_loses_nothing_and_leaves_no_half(world: World, mon
     make_rule(world, "balance_low", amount="5")
     run_low(world)
     with monkeypatch.context() as dying:
-        dying.setattr(firing, "_queue", _die)
+        dying.setattr(firing, "_queue_fired", _die)
         with pytest.raises(KeyboardInterrupt):
             fire(world)
     assert not Alert.objects.exists()

@@ -22,7 +22,7 @@ from apps.keys.secrets import encrypt_credential
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Invitation, User
-from tests.alerts.scenarios import make_destination
+from tests.alerts.scenarios import add_resolved_alert, make_destination
 from tests.browser.busy_acme import HOSTILE, stock_acme
 from tests.log_sinks.sinks import make_sink
 from tests.logs.entries import ago
@@ -87,6 +87,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         page(acme, "guardrails/rules/new/blocked_terms"),
         {"name": "House words", "terms": "Project Falcon\nmoonshot", "matchType": "contains", "action": "block"},
     )
+    watch(acme.id, ago())
     delivered = {"delivered_rows": 1_234_567, "last_delivered_at": ago(minutes=1)}
     make_sink(world, "webhook", "https://logs.acme.example/in", **delivered)
     make_sink(world, "s3", "https://s3.example", options={"bucket": "acme-logs", "region": "eu-central-1"})
@@ -96,8 +97,8 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         world, "slack", "https://hooks.slack.example/services/T0/B0/secret", failures=2, last_error=HOSTILE
     )
     make_destination(world, "pagerduty", "https://events.pagerduty.com/v2/enqueue")
-    watch(acme.id, ago())
     evaluate([acme.id], ago())
+    add_resolved_alert(world, "The p95 latency of the model gpt-5-mini is 31.4 s", fired_at=ago(hours=3))
     program = Program()
     program.register(client_name="Claude Code")
     program.allowed_by(world.olivia, world.project)
