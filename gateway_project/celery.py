@@ -68,6 +68,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "recover-payments": ("billing.recover_payments", crontab(), 60),
     "tell-owners-of-log-sinks": ("log_sinks.tell_owners", crontab(), 60),
     "tell-owners": ("billing.tell_owners", crontab(), 60),
+    "send-receipts": ("billing.send_receipts", crontab(), 60),
     "sync-subscriptions": ("billing.sync_subscriptions", crontab(minute="*/15"), 900),
     "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
     "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
