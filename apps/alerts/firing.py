@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -21,7 +21,7 @@ from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertRule
 
 # New alerts of one rule in one evaluation; further ones follow a minute later.
 MAX_NEW = 20
-# Open alerts of an organization; further causes are alerted of once some are resolved.
+# Open alerts and a day's events of an organization; further causes are alerted of once there are fewer.
 MAX_OPEN = 1_000
 _MAX_TITLE, _MAX_SUBJECT = 300, 300
 # Identifies a cause: a rule and the subject within it.
@@ -58,7 +58,7 @@ def update_alerts(
     # A rule may have been switched off or deleted since it was read.
     active = AlertRule.objects.filter(organization=organization_id, status=AlertRule.Status.ACTIVE)
     rules = set(active.values_list("id", flat=True))
-    new = [one for one in _new_ones(readings, known) if one.rule.id in rules][: max(0, MAX_OPEN - len(known))]
+    new = [one for one in _new_ones(readings, known) if one.rule.id in rules][: _room(known.values(), now)]
     fired = Alert.objects.bulk_create(
         Alert(
             organization_id=organization_id,
@@ -116,6 +116,12 @@ def _recovered(readings: Sequence[Reading], known: Iterable[Alert], evaluated: C
         for alert in known
         if alert.rule_id in evaluated and alert.kind not in EVENTS and (alert.rule_id, alert.subject) not in met
     ]
+
+
+def _room(known: Iterable[Alert], now: datetime) -> int:
+    """Return how many more alerts may fire. Events, which stay open, count for a day."""
+    counted = sum(one.kind not in EVENTS or one.fired_at > now - timedelta(days=1) for one in known)
+    return max(0, MAX_OPEN - counted)
 
 
 def _cause_of(reading: Reading) -> Cause:

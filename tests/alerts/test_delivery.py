@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
-from apps.alerts import delivery, retention
+from apps.alerts import delivery, emails, retention
 from apps.alerts.delivery import AT_ONCE, AT_ONCE_PER_ORGANIZATION, PATIENCE, deliver, find_due, purge
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination
 from apps.organizations.models import AuditEntry
@@ -152,6 +154,37 @@ def test_destinations_that_hang_delay_neither_their_own_organization_nor_others(
         leased_until=now + timedelta(seconds=60)
     )
     assert find_due(now) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_destination_that_hangs_delays_no_other(world: World, receiver: Receiver) -> None:
+    slow = make_destination(world, "webhook", f"{receiver.origin}/slow", name="slow")
+    other = make_destination(world, "webhook", f"{receiver.origin}/other", name="other")
+    alert_of(world)
+    is_asked, may_answer = Event(), Event()
+    sent: list[int] = []
+
+    def hang() -> None:
+        if receiver.taken[-1].path == "/slow":
+            is_asked.set()
+            may_answer.wait(15)
+
+    def run() -> None:
+        sent.append(deliver(slow.pk))
+        connection.close()
+
+    receiver.then = hang
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        assert is_asked.wait(15)
+        # Another process leaves the slow one alone, and serves the other.
+        assert (find_due(timezone.now()), deliver(slow.pk)) == ([other.pk], 0)
+        assert (deliver(other.pk), emails.send_due(timezone.now()), sent) == (1, 1, [])
+    finally:
+        may_answer.set()
+        thread.join(30)
+    assert (sent, [one.path for one in receiver.taken]) == ([1], ["/slow", "/other"])
 
 
 def test_messages_that_waited_too_long_or_for_a_deleted_destination_are_dropped(world: World) -> None:

@@ -144,6 +144,20 @@ def test_new_alerts_of_a_rule_are_bounded_and_the_others_follow(world: World, mo
     assert len(fire(world)) == 3
 
 
+def test_events_of_earlier_days_leave_room_for_new_alerts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firing, "MAX_OPEN", 2)
+    rule = make_rule(world, "price_change")
+    add_rule(world, "balance_low", amount="5")
+    run_low(world)
+    for number in range(2):
+        Alert.objects.create(
+            organization=world.acme, rule=rule, kind=rule.kind, subject=str(number), fired_at=timezone.now()
+        )
+    assert len(fire(world)) == 2
+    Alert.objects.update(fired_at=timezone.now() - timedelta(days=2))
+    assert [one.kind for one in fire(world)] == ["price_change", "price_change", "balance_low"]
+
+
 def test_an_erased_organization_gets_no_alert(world: World) -> None:
     make_rule(world, "balance_low", amount="5")
     run_low(world)
