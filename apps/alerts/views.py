@@ -93,7 +93,7 @@ class AlertPreferences(MemberEndpoint):
 
     @described({"preferences": AlertReaderShape()}, query=OwnerQuery, refuses=(403, 404))
     def get(self, request: Request) -> Response:
-        """Return whether you get e-mails about an organization's alerts, and up to when you have read them."""
+        """Read whether you get e-mails about an organization's alerts, and the time up to which you read them."""
         _, reader = access_alerts(self.user, self.read_query(OwnerQuery)["organization_id"])
         return Response({"preferences": AlertReaderShape(reader).data})
 
@@ -200,5 +200,5 @@ class AlertDestinationTest(MemberEndpoint):
 
     @described({"message": message_field()}, body=Nothing, refuses=(403, 404))
     def post(self, request: Request, destination_id: str) -> Response:
-        """Send a made-up alert to a destination, and return whether it accepted it."""
+        """Send a made-up alert to a destination; a refusal has its answer."""
         return Response({"message": "The destination accepted a test"})
