@@ -11,6 +11,7 @@ from django.conf import settings
 from django.templatetags.static import static
 from django.views.generic import RedirectView
 
+from apps.alerts import views as alerts
 from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
@@ -241,6 +242,14 @@ _MANAGEMENT_ROUTES = [
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),
     _management("log-sinks/<str:sink_id>/test", log_sinks.LogSinkTest.as_view()),
+    _management("alerts", alerts.Alerts.as_view()),
+    _management("alerts/read", alerts.AlertsRead.as_view()),
+    _management("alerts/preferences", alerts.AlertPreferences.as_view()),
+    _management("alerts/rules", alerts.AlertRules.as_view()),
+    _management("alerts/rules/<str:rule_id>", alerts.OneAlertRule.as_view()),
+    _management("alerts/destinations", alerts.AlertDestinations.as_view()),
+    _management("alerts/destinations/<str:destination_id>", alerts.OneAlertDestination.as_view()),
+    _management("alerts/destinations/<str:destination_id>/test", alerts.AlertDestinationTest.as_view()),
     _management("mcp-servers", mcp_servers.McpServers.as_view()),
     _management("mcp-servers/<str:server_id>", mcp_servers.OneMcpServer.as_view()),
     _management("mcp-servers/<str:server_id>/tools", mcp_servers.McpServerTools.as_view()),

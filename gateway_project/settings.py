@@ -112,6 +112,7 @@ INSTALLED_APPS = [
     "apps.mcp_servers",
     "apps.log_sinks",
     "apps.limits",
+    "apps.alerts",
     "apps.gateway",
     "apps.responses",
     "apps.batches",

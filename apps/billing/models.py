@@ -115,6 +115,8 @@ class Transaction(models.Model):
     processor_refund_id = models.CharField(max_length=255, null=True, blank=True, unique=True)
     is_automatic = models.BooleanField(default=False)
     request_key = models.CharField(max_length=64, null=True, blank=True, unique=True)
+    # Whether the owners have the e-mail about it. The database's default is for rows of versions without such e-mails.
+    is_receipted = models.BooleanField(default=False, db_default=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -122,6 +124,11 @@ class Transaction(models.Model):
         indexes = [
             models.Index(fields=["organization", "-created_at"]),
             models.Index(fields=["created_at"], condition=models.Q(status="pending"), name="transaction_pending"),
+            models.Index(
+                fields=["id"],
+                condition=models.Q(status="completed", is_receipted=False),
+                name="transaction_receipt_due",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -162,6 +169,8 @@ class PaymentMethod(models.Model):
     exp_month = models.PositiveSmallIntegerField(null=True)
     exp_year = models.PositiveSmallIntegerField(null=True)
     is_default = models.BooleanField(default=False)
+    # The expiry that the owners have an e-mail about, as `2026-12`.
+    noticed_expiry = models.CharField(max_length=7, default="", db_default="", blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -1,17 +1,23 @@
-"""E-mails to owners about payments: each account stores its unsent notice, so payments never wait for a mail server.
+"""E-mails to owners about payments: notices of problems, receipts, and cards that expire.
 
-If a process dies between sending and clearing the notice, the e-mail is sent twice; none is lost.
+Accounts store their unsent notice, transactions and cards whether their e-mail is sent, so payments never wait for a
+mail server. If a process dies between sending and recording it, the e-mail is sent twice; none is lost.
 """
 # alone: tasks.py only starts work, which is elsewhere
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from smtplib import SMTPException
 
 import structlog
+from django.conf import settings
 from django.core.mail import EmailMessage
+from django.db.models import Q
 
-from apps.billing.models import BillingAccount
+from apps.billing.models import BillingAccount, PaymentMethod, Transaction
+from apps.organizations.models import Organization
 from apps.organizations.organization_lookup import owner_addresses
 
 log = structlog.get_logger(__name__)
@@ -40,6 +46,36 @@ _WORDS: dict[str, tuple[str, str]] = {
 }
 
 
+_Type = Transaction.Type
+# By type: subject and text of the e-mail about a completed transaction.
+_RECEIPTS: dict[str, tuple[str, str]] = {
+    _Type.CREDIT_TOPUP: (
+        "{name} was topped up",
+        "The payment of {amount} for {name} was received: {description}. {credits} USD were added to the credits.",
+    ),
+    _Type.SUBSCRIPTION_START: (
+        "Payment for the pro plan of {name}",
+        "The payment of {amount} for {name} was received: {description}.",
+    ),
+    _Type.SUBSCRIPTION_CANCEL: (
+        "The pro plan of {name} was cancelled",
+        "The subscription of {name} was cancelled: {description}. You can resume it until then.",
+    ),
+    _Type.CREDIT_REFUND: (
+        "A payment of {name} was refunded",
+        "{amount} was refunded to {name}, to the card that paid: {description}. As much was taken off the credits.",
+    ),
+}
+_PLACE = "\n\nPayments and invoices: {url}"
+_EXPIRING = (
+    "The card on file for {name} expires this month",
+    "The card {card} of {name} expires at the end of {expiry}. Automatic top-ups and the pro plan are paid with it. "
+    "Add another payment method and make it the default, so that requests go on.",
+)
+# E-mails of one run.
+_MAX_RECEIPTS = 1_000
+
+
 def tell_owners() -> int:
     """Send waiting notices; return to how many organizations. A notice that cannot be sent keeps waiting."""
     sent = 0
@@ -47,7 +83,7 @@ def tell_owners() -> int:
         subject, text = (words.format(name=account.organization.name) for words in _WORDS[account.notice])
         try:
             # A line break in a name must not add e-mail headers.
-            _send(" ".join(subject.split()), text, _addresses_of(account))
+            _send(" ".join(subject.split()), text, _addresses_of(account.organization))
         except (OSError, SMTPException) as error:
             log.warning("notice.not_sent", organization=str(account.organization_id), error=type(error).__name__)
             continue
@@ -56,14 +92,60 @@ def tell_owners() -> int:
     return sent
 
 
+def send_receipts() -> int:
+    """Send the e-mails about completed payments, refunds and cancellations; return how many. Failed ones wait."""
+    rows = Transaction.objects.filter(status=Transaction.Status.COMPLETED, is_receipted=False, type__in=_RECEIPTS)
+    rows = rows.exclude(organization__status=Organization.Status.DELETED).select_related("organization")
+    sent = 0
+    for row in rows.order_by("id")[:_MAX_RECEIPTS]:
+        words = {
+            "name": row.organization.name,
+            "amount": f"{row.amount:.2f} {row.currency}",
+            "credits": f"{row.credit_amount or 0:.2f}",
+            "description": row.description or row.get_type_display(),
+        }
+        if _tell(row.organization, _RECEIPTS[row.type], words):
+            sent += Transaction.objects.filter(pk=row.pk, is_receipted=False).update(is_receipted=True)
+    return sent
+
+
+def tell_of_expiring_cards(now: datetime) -> int:
+    """Tell owners that the default card expires this month, where payments depend on it; return how many cards."""
+    expiry = f"{now:%Y-%m}"
+    cards = PaymentMethod.objects.filter(is_default=True, exp_year=now.year, exp_month=now.month)
+    cards = cards.filter(
+        Q(organization__auto_top_up_enabled=True) | Q(organization__billing_account__subscription_status__gt="")
+    )
+    cards = cards.exclude(noticed_expiry=expiry).exclude(organization__status=Organization.Status.DELETED)
+    told = 0
+    for card in cards.select_related("organization").order_by("id"):
+        words = {"name": card.organization.name, "card": f"{card}".strip(), "expiry": expiry}
+        if _tell(card.organization, _EXPIRING, words):
+            told += PaymentMethod.objects.filter(pk=card.pk).update(noticed_expiry=expiry)
+    return told
+
+
+def _tell(organization: Organization, given: tuple[str, str], words: Mapping[str, str]) -> bool:
+    """Send an e-mail to an organization; return whether it was accepted."""
+    url = f"{settings.PUBLIC_URL}/app/o/{organization.pk}/billing"
+    subject, text = given[0].format(**words), (given[1] + _PLACE).format(**words, url=url)
+    try:
+        # A line break in a name must not add e-mail headers.
+        _send(" ".join(subject.split()), text, _addresses_of(organization))
+    except (OSError, SMTPException) as error:
+        log.warning("receipt.not_sent", organization=str(organization.pk), error=type(error).__name__)
+        return False
+    return True
+
+
 def _send(subject: str, text: str, addresses: list[str]) -> None:
     if addresses:
         EmailMessage(subject, text, bcc=addresses).send()
 
 
-def _addresses_of(account: BillingAccount) -> list[str]:
+def _addresses_of(organization: Organization) -> list[str]:
     """Return the addresses of the owners and the billing address."""
-    addresses = owner_addresses(account.organization_id)
-    if account.organization.billing_email:
-        addresses.add(account.organization.billing_email)
+    addresses = owner_addresses(organization.pk)
+    if organization.billing_email:
+        addresses.add(organization.billing_email)
     return sorted(addresses)

@@ -75,6 +75,13 @@ def tell_owners() -> None:
     log.info("owners.told", organizations=payment_emails.tell_owners())
 
 
+@shared_task(name="billing.send_receipts", time_limit=600)
+def send_receipts() -> None:
+    """Send the e-mails about completed payments, and about cards that expire."""
+    cards = payment_emails.tell_of_expiring_cards(timezone.now())
+    log.info("receipts.sent", receipts=payment_emails.send_receipts(), cards=cards)
+
+
 @shared_task(name="billing.pay_referrers", time_limit=1800)
 def pay_referrers() -> None:
     """Pay referral rewards for complete days."""

@@ -39,7 +39,7 @@ PASSWORD_RULES: Final = (
 # Query parameters without a field on the page; their errors are shown above it.
 _UNSEEN: Final = ("by", "cursor", "limit")
 # Parts of the names of secret fields.
-_SECRETS: Final = ("password", "token", "secret", "headers", "apikey", "serviceaccount")
+_SECRETS: Final = ("password", "token", "secret", "headers", "apikey", "routingkey", "serviceaccount")
 # A member of a list in the path of an issue; the characters that a message quotes.
 _MEMBER, _QUOTED = re.compile(r"(?P<list>.+)\[(?P<index>\d+)\]"), 80
 # Seconds that a second submission waits for the first, and between checks.

@@ -31,6 +31,8 @@ class IntegrationPages(Generic[Row]):
     # The list's route, which is its template and navigation entry, too; what the routes of buttons end with.
     route: str
     one: str
+    # The navigation entry, if it is not the list itself.
+    entry = ""
     # The path's parameter with the id of a row.
     parameter: str
     # A row in messages, before its name; and its credentials.
@@ -62,6 +64,10 @@ class IntegrationPages(Generic[Row]):
         """Return the message after a row was added."""
         raise NotImplementedError
 
+    def removed(self, row: Row) -> str:
+        """Return the message after a row was removed."""
+        return f"The {self.noun} {row} was removed, and its {self.credentials} erased."
+
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
         """Return what the list's template needs beside `form` and `rows`."""
         return {}
@@ -90,7 +96,7 @@ class IntegrationPages(Generic[Row]):
         """Remove a row; its credentials are erased."""
         row = self.access(workspace, names[self.parameter])
         self.kind.table.delete(row)
-        messages.success(request, f"The {self.noun} {row} was removed, and its {self.credentials} erased.")
+        messages.success(request, self.removed(row))
         return back_to(self.route, workspace)
 
     def access(self, workspace: Workspace, identifier: str) -> Row:
@@ -105,7 +111,7 @@ class IntegrationPages(Generic[Row]):
             request,
             self.route,
             workspace,
-            entry=self.route,
+            entry=self.entry or self.route,
             status=form.status,
             form=form,
             rows=self.kind.table.access_all(workspace.user, str(workspace.organization.id)),

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from apps.alerts.access import MAX_COUNTED, reader_of, unread
 from apps.console.workspace import Workspace
 from apps.organizations.models import Role
 
@@ -32,6 +33,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
             PageLink("Refused requests", "refusals"),
             PageLink("Usage", "usage"),
             PageLink("Log sinks", "log_sinks", Role.ADMIN),
+            PageLink("Alerts", "alerts", Role.ADMIN),
         ),
     ),
     (
@@ -68,13 +70,22 @@ def show(
     **context: Any,
 ) -> HttpResponse:
     """Return a page: `console/<template>.html` in the frame; `entry` is the route of the current navigation entry."""
-    whole: Mapping[str, Any] = {**context, "workspace": workspace, "navigation": _navigation(workspace, entry)}
+    frame = {"navigation": _navigation(workspace, entry), "unread_alerts": _unread_alerts(workspace)}
+    whole: Mapping[str, Any] = {**context, "workspace": workspace, **frame}
     return render(request, f"console/{template}.html", dict(whole), status=status)
 
 
 def may_open(workspace: Workspace, route: str) -> bool:
     """Return whether the visitor's role may open a page of the navigation."""
     return any(one.route == route and _is_seen(one, workspace) for _, entries in NAVIGATION for one in entries)
+
+
+def _unread_alerts(workspace: Workspace | None) -> str:
+    """Return how many alerts the visitor has not read, for the bell; empty for none."""
+    if workspace is None or not workspace.is_admin:
+        return ""
+    count = unread(workspace.organization, reader_of(workspace.user, workspace.organization))
+    return f"{count - 1}+" if count == MAX_COUNTED else str(count or "")
 
 
 def _is_seen(link: PageLink, workspace: Workspace) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apps.console.pages import (
     account,
+    alerts,
     audit,
     billing,
     guardrails,
@@ -46,6 +47,7 @@ PATTERNS = [
     *provider_keys.PATHS,
     *limits.PATHS,
     *log_sinks.PATHS,
+    *alerts.PATHS,
     *mcp_servers.PATHS,
     *guardrails.PATHS,
     *billing.PATHS,

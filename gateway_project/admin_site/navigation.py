@@ -48,6 +48,9 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "mcp_servers.mcpserver": "build",
         "limits.limit": "speed",
         "log_sinks.logsink": "outbox",
+        "alerts.alert": "notifications",
+        "alerts.alertrule": "notification_settings",
+        "alerts.alertdestination": "send",
         "oauth.consent": "handshake",
         "guardrails.guardrailconfig": "shield",
         "guardrails.customrule": "policy",
@@ -96,6 +99,9 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "limits.limitcharge": "checklist",
         "logs.activitydelta": "pending",
         "log_sinks.waitingrow": "schedule_send",
+        "alerts.alertdelivery": "forward_to_inbox",
+        "alerts.alertreader": "mark_email_read",
+        "alerts.alertwatch": "update",
         "logs.trafficslot": "bar_chart",
         "logs.trafficdelta": "pending_actions",
         "organizations.idempotentanswer": "repeat",
@@ -104,6 +110,8 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
 # Names shown for tables whose own names are unclear, singular and plural.
 PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "admin.logentry": ("operator action", "operator actions"),
+    "alerts.alertdelivery": ("message about an alert", "messages about alerts"),
+    "alerts.alertreader": ("choice of an alert reader", "choices of alert readers"),
     "batches.filechunk": ("part of a file", "parts of files"),
     "batches.nativejob": ("batch at a provider", "batches at providers"),
     "billing.ledgerepoch": ("ledger epoch", "ledger epochs"),

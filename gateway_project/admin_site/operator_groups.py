@@ -21,6 +21,7 @@ _SUPPORT: Final = {
     **dict.fromkeys(("catalog.provider", "catalog.modelprovider", "batches.batch", "responses.backgroundrun"), ()),
     "mcp_servers.mcpserver": (),
     "log_sinks.logsink": (),
+    **dict.fromkeys(("alerts.alert", "alerts.alertdestination", "alerts.alertrule"), ()),
     **dict.fromkeys(("organizations.passkey", "organizations.twofactor", "billing.transaction"), ()),
     "gateway.reconciliation": (),
     "organizations.project": ("change",),

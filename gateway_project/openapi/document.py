@@ -104,6 +104,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("MCP", "The gateway as a server of the Model Context Protocol", ("/mcp",)),
     ("Limits", "Budgets and quotas of members, projects, keys, end users and models", ("/limits",)),
     ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),
+    ("Alerts", "Alerts, their rules, and destinations beside e-mail", ("/alerts",)),
     ("Logs and activity", "Requests and their costs", ("/logs", "/activity")),
     ("API keys", "Keys, their limits and access rules", ("/keys/api", "/v1/keys")),
     ("Provider keys", "Credentials of your own at providers", ("/keys/provider",)),

@@ -19,8 +19,10 @@ from django.db.models import Model as Row
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 from knox.models import AuthToken
 
+from apps.alerts.models import Alert, AlertDelivery, AlertReader, AlertWatch
 from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile, Upload
 from apps.billing import ledger
 from apps.billing.models import (
@@ -73,6 +75,7 @@ from apps.organizations.models import (
     User,
 )
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
+from tests.alerts.scenarios import make_destination, make_rule
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_management_key
 from tests.support.oauth_client import rows_of_every_table
 
@@ -144,6 +147,7 @@ def rows(world: World) -> dict[type[Row], Row]:
             encrypted_credentials=encrypt_sink_credentials(WebhookSecret(SECRET)),
         ),
         WaitingRow.objects.create(sink_id=new_id(), log_id=new_id()),
+        *alert_rows(world),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
         BillingAccount.objects.create(organization=world.acme, processor_customer_id="cus_1"),
         ProcessorEvent.objects.create(id="evt_1", type="invoice.paid"),
@@ -202,6 +206,23 @@ def rows(world: World) -> dict[type[Row], Row]:
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
     return {type(row): row for row in (*made, compared, found)}
+
+
+def alert_rows(world: World) -> list[Row]:
+    """Make the rows of an alert."""
+    rule = make_rule(world, "payment_failed")
+    destination = make_destination(world, "slack", f"https://hooks.example.com/services/{SECRET}/0123")
+    alert = Alert.objects.create(
+        organization=world.acme, rule=rule, kind=rule.kind, title="A payment failed", fired_at=timezone.now()
+    )
+    return [
+        rule,
+        destination,
+        alert,
+        AlertDelivery.objects.create(alert=alert, destination=destination, phase="fired"),
+        AlertReader.objects.create(membership=Membership.objects.all()[0]),
+        AlertWatch.objects.get(organization=world.acme),
+    ]
 
 
 def stored_state(world: World) -> list[Row]:

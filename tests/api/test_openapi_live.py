@@ -63,6 +63,7 @@ MORE_THAN_A_SCHEMA = (
     *("postMcpServers", "patchOneMcpServer", "revokeToken"),
     # So must a sink's, and each kind has fields of its own.
     *("postLogSinks", "patchOneLogSink", "postLogSinkTest"),
+    *("postAlertDestinations", "patchOneAlertDestination", "postAlertDestinationTest", "postAlertRules"),
     # A server of models must answer, and prices come in pairs.
     *("postProviderKeyModels", "patchProviderKeyModels"),
     "postChangeEmail",

@@ -27,6 +27,7 @@ from apps.mcp_servers.models import McpServer
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
+from tests.alerts.scenarios import make_destination, make_rule
 from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_management_key, make_user, signed_in
@@ -99,6 +100,15 @@ NEW_LOG_SINK = {
     "url": "https://93.184.215.14/hook",
     "organizationId": "<acme>",
     "secret": SECRET,
+}
+ALERT_RULE, ACMES_ALERT_RULE = "alerts/rules/<str:rule_id>", {"rule_id": "alert_rule"}
+ALERT_DESTINATION = "alerts/destinations/<str:destination_id>"
+ACMES_ALERT_DESTINATION = {"destination_id": "alert_destination"}
+NEW_ALERT_DESTINATION = {
+    "name": "on call",
+    "kind": "slack",
+    "url": "https://93.184.215.14/services/secret",
+    "organizationId": "<acme>",
 }
 NEW_MCP_SERVER = {"name": "wiki", "url": "https://93.184.215.14/mcp", "organizationId": "<acme>"}
 DANAS, OLIVIAS = {"key_id": "danas_key"}, {"key_id": "olivias_key"}
@@ -249,6 +259,19 @@ ROWS = [
     Row("PATCH", LOG_SINK, ADMINS, ACMES_LOG_SINK, {"status": "inactive"}),
     Row("DELETE", LOG_SINK, ADMINS, ACMES_LOG_SINK),
     Row("POST", f"{LOG_SINK}/test", ADMINS, ACMES_LOG_SINK),
+    Row("GET", "alerts", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "alerts/read", ADMINS, body={"organizationId": "<acme>"}),
+    Row("GET", "alerts/preferences", ADMINS, query="organizationId=<acme>"),
+    Row("PATCH", "alerts/preferences", ADMINS, body={"organizationId": "<acme>", "byEmail": False}),
+    Row("GET", "alerts/rules", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "alerts/rules", ADMINS, body={"organizationId": "<acme>", "kind": "balance_low", "amount": "25"}),
+    Row("PATCH", ALERT_RULE, ADMINS, ACMES_ALERT_RULE, {"status": "inactive"}),
+    Row("DELETE", ALERT_RULE, ADMINS, ACMES_ALERT_RULE),
+    Row("GET", "alerts/destinations", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "alerts/destinations", ADMINS, body=NEW_ALERT_DESTINATION),
+    Row("PATCH", ALERT_DESTINATION, ADMINS, ACMES_ALERT_DESTINATION, {"status": "inactive"}),
+    Row("DELETE", ALERT_DESTINATION, ADMINS, ACMES_ALERT_DESTINATION),
+    Row("POST", f"{ALERT_DESTINATION}/test", ADMINS, ACMES_ALERT_DESTINATION),
     Row("GET", "mcp-servers", ADMINS, query="organizationId=<acme>"),
     Row("POST", "mcp-servers", ADMINS, body=NEW_MCP_SERVER, query="validate=false"),
     Row("PATCH", MCP_SERVER, ADMINS, ACMES_MCP_SERVER, {"status": "inactive"}),
@@ -270,11 +293,11 @@ ROWS = [
 
 # Endpoints that change nothing in an organization, and are in no audit log.
 OF_NO_ORGANIZATION = {
-    *("auth/sign-out", "auth/two-factor", "auth/change-email"),
+    *("auth/sign-out", "auth/two-factor", "auth/change-email", "alerts/read"),
 }
 # POST endpoints that change nothing at all.
 QUESTIONS = {
-    f"{LOG_SINK}/test",
+    *(f"{LOG_SINK}/test", f"{ALERT_DESTINATION}/test"),
     *("guardrails/test/<str:organization_id>", f"{CARDS}/setup"),
     *("auth/passkeys/options", "auth/passkeys/proof/options"),
 }
@@ -327,9 +350,9 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 
 def hook_url(request: pytest.FixtureRequest) -> str:
-    """Return the address of Acme's log sink; one that answers for rows that try it."""
+    """Return the address of Acme's log sink and alert destination; one that answers for rows that try it."""
     row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
-    if row is None or row.route != f"{LOG_SINK}/test":
+    if row is None or row.route not in {f"{LOG_SINK}/test", f"{ALERT_DESTINATION}/test"}:
         return "https://93.184.215.14/hook"
     receiver: Receiver = request.getfixturevalue("receiver")
     return f"{receiver.origin}/hook"
@@ -375,6 +398,8 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         organization=world.acme, name="daily", scope="organization", counts="requests", window="day", amount=10
     )
     found["log_sink"] = make_sink(world, "webhook", hook_url(request))
+    found["alert_rule"] = make_rule(world, "price_change")
+    found["alert_destination"] = make_destination(world, "webhook", hook_url(request))
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
@@ -397,6 +422,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
 def state() -> dict[str, list[str]]:
     """Return every row of every table that a management endpoint could write."""
     prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_", "limits_", "log_sinks_")
+    prefixes += ("alerts_",)
     tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
     rows = {}
     with connection.cursor() as cursor:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from django.urls import URLPattern, reverse
 
+from apps.alerts.evaluation import evaluate, watch
 from apps.billing import gifts
 from apps.billing.models import Transaction
 from apps.console import urls
@@ -22,7 +23,8 @@ from apps.limits.models import Limit
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Invitation, User
-from tests.browser.busy_acme import SESSION, stock_acme
+from tests.alerts.scenarios import add_resolved_alert, make_destination
+from tests.browser.busy_acme import HOSTILE, SESSION, stock_acme
 from tests.log_sinks.sinks import make_sink
 from tests.logs.entries import ago
 from tests.support.cast import World, make_user
@@ -39,6 +41,8 @@ NO_PAGE: Final = {
     *("usage_export", "logs_export", "logs_live", "log_views", "log_medium", "playground_ask"),
     *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
+    *("read_alerts", "alert_emails", "switch_alert_rule", "remove_alert_rule"),
+    *("send_alert_test", "switch_alert_destination", "remove_alert_destination"),
     *("look_at_mcp_server", "accept_mcp_tool", "switch_mcp_server", "remove_mcp_server"),
     *("reset_guardrails", "delete_rule"),
     *("top_up", "automatic_top_up", "billing_details", "subscribe", "unsubscribe"),
@@ -84,11 +88,18 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         page(acme, "guardrails/rules/new/blocked_terms"),
         {"name": "House words", "terms": "Project Falcon\nmoonshot", "matchType": "contains", "action": "block"},
     )
+    watch(acme.id, ago())
     delivered = {"delivered_rows": 1_234_567, "last_delivered_at": ago(minutes=1)}
     make_sink(world, "webhook", "https://logs.acme.example/in", **delivered)
     make_sink(world, "s3", "https://s3.example", options={"bucket": "acme-logs", "region": "eu-central-1"})
     broken = {"status": "failed", "failures": 12, "failing_since": ago(days=1), "last_error": "It answered 503"}
     make_sink(world, "otlp", "https://langfuse.example", **broken)
+    make_destination(
+        world, "slack", "https://hooks.slack.example/services/T0/B0/secret", failures=2, last_error=HOSTILE
+    )
+    make_destination(world, "pagerduty", "https://events.pagerduty.com/v2/enqueue")
+    evaluate([acme.id], ago())
+    add_resolved_alert(world, "The p95 latency of the model gpt-5-mini is 31.4 s", fired_at=ago(hours=3))
     program = Program()
     program.register(client_name="Claude Code")
     program.allowed_by(world.olivia, world.project)

@@ -105,7 +105,7 @@ def test_every_route_is_a_page_that_is_looked_at_or_none(world: World, stripe: S
     for name in console_pages.pages():
         answer = olivia.open(console_pages.path_of(name, ids))
         assert (answer.status_code, b"<h1>" in answer.content) == (200, True), name
-    others = {"asked": "chat", "sink_id": "x", "card_id": "x", "number": 0}
+    others = {"asked": "chat", "sink_id": "x", "destination_id": "x", "card_id": "x", "number": 0}
     for name in console_pages.NO_PAGE:
         answer = olivia.open(console_pages.path_of(name, ids, **others))
         is_page = not answer.streaming and answer.status_code == 200 and b"<h1>" in answer.content

@@ -15,6 +15,7 @@ from django.db import connection
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
+from apps.alerts import delivery as alert_delivery
 from apps.kernel.valkey.redis import client
 from apps.log_sinks import delivery
 from apps.logs.models import ActivityDay
@@ -81,12 +82,15 @@ def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
     assert {name for name, limit in limits.items() if not 0 < limit < visible} == set()
 
 
-def test_no_message_of_a_tenant_waits_in_the_broker_but_for_log_sinks() -> None:
-    """Tasks look for what there is to do, and take turns; of sinks so many are asked for at a time."""
+def test_no_message_of_a_tenant_waits_in_the_broker_but_for_receivers() -> None:
+    """Tasks look for what there is to do, and take turns; of receivers so many are asked for at a time."""
     ours = {name: task for name, task in app.tasks.items() if not name.startswith("celery.")}
-    assert {name for name, task in ours.items() if signature(task.run).parameters} == {"log_sinks.deliver"}
+    assert {name for name, task in ours.items() if signature(task.run).parameters} == {
+        "alerts.deliver",
+        "log_sinks.deliver",
+    }
     # Some of the worker's greenlets are left to everything else.
-    assert delivery.AT_ONCE < CONCURRENCY
+    assert delivery.AT_ONCE + alert_delivery.AT_ONCE < CONCURRENCY
 
 
 @pytest.mark.django_db

@@ -11,7 +11,9 @@ from uuid import UUID
 import pytest
 from django.apps import apps
 from django.db import connection
+from django.utils import timezone
 
+from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertReader, AlertRule
 from apps.billing import ledger
 from apps.billing.models import Discount, PaymentMethod, Transaction
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
@@ -47,6 +49,13 @@ def fill(organization: Organization, project: Project, user: User) -> None:
     ProviderKey.objects.create(
         **mine, provider="custom", provider_name=str(organization.id), encrypted_token=encrypt_credential(words)
     )
+    rule = AlertRule.objects.create(**mine, kind="error_rate", parameters={"name": words})
+    destination = AlertDestination.objects.create(
+        **mine, name=words, kind="webhook", url="https://example.com/", encrypted_credentials=encrypt_credential(words)
+    )
+    alert = Alert.objects.create(**mine, rule=rule, kind=rule.kind, title=words, text=words, fired_at=timezone.now())
+    AlertDelivery.objects.create(alert=alert, destination=destination, phase="fired")
+    AlertReader.objects.create(membership=organization.memberships.get(user=user))
     PaymentMethod.objects.create(**mine, processor_customer_id=words, processor_payment_method_id=words)
     Discount.objects.create(**mine, share=Decimal("0.1"), model=words)
     GuardrailConfig.objects.create(**mine)

@@ -33,7 +33,7 @@ README = {
 # The refusal of an example's address where DNS does not resolve public names: the rest of the request was valid.
 UNRESOLVED = [{"path": "url", "message": "Its host is not known"}]
 # Examples with such addresses.
-ELSEWHERE = {"docs/log-sinks.md", "docs/mcp-servers.md"}
+ELSEWHERE = {"docs/alerts.md", "docs/log-sinks.md", "docs/mcp-servers.md"}
 RUN = {document: [one for one in examples(document) if why_not_run(one) is None] for document in DOCUMENTS}
 PROGRAMS = {
     document: shown for document, shown in RUN.items() if any(one.language in {"sh", "python"} for one in shown)

@@ -1,0 +1,162 @@
+"""Alerts: the list with read and unread ones and the visitor's e-mails, the rules, and the destinations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, reverse
+
+from apps.alerts import actions
+from apps.alerts.access import access_alerts
+from apps.alerts.kind_names import EVENTS, KindName
+from apps.alerts.models import AlertDestination, AlertRule
+from apps.alerts.serializers import (
+    AlertPreferencesShape,
+    AlertsQuery,
+    destination_fields_of_others,
+    rule_fields_of_others,
+)
+from apps.alerts.views import DESTINATION_KIND, RULE_KIND, find_alerts
+from apps.console.forms import Form, attempt, read_form, read_query
+from apps.console.integration_pages import IntegrationPages
+from apps.console.rendering import show
+from apps.console.visit import back_to, workspace_page
+from apps.console.workspace import Workspace
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres.row_lookup import find_row
+from apps.organizations.models import Role
+
+PER_PAGE = 50
+_TABS = (("alerts", "Alerts"), ("alert_rules", "Rules"), ("alert_destinations", "Destinations"))
+_ASPECTS = [("model", "Each model"), ("provider", "Each provider")]
+
+
+@workspace_page(needs=Role.ADMIN)
+def alerts(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List alerts, newest first, a page at a time, and show the visitor's choice about e-mails."""
+    organization = workspace.organization
+    _, reader = access_alerts(workspace.user, str(organization.id))
+    given = {"organizationId": str(organization.id), "limit": str(PER_PAGE)}
+    form = Form()
+    try:
+        page = find_alerts(organization, read_query(request, AlertsQuery, **given))
+    except InvalidRequest as error:
+        form = Form(problem=error.message)
+        page = find_alerts(organization, {"limit": PER_PAGE})
+    rows = [
+        {
+            "alert": one,
+            "state": "event" if one.kind in EVENTS else "resolved" if one.resolved_at else "open",
+            "is_unread": reader.read_until is None or one.fired_at > reader.read_until,
+        }
+        for one in page.rows
+    ]
+    return show(
+        request,
+        "alerts",
+        workspace,
+        entry="alerts",
+        status=form.status,
+        form=form,
+        rows=rows,
+        newest=page.rows[0].id if page.rows and "cursor" not in request.GET else None,
+        following=page.next_cursor,
+        is_later=bool(request.GET.get("cursor")),
+        reader=reader,
+        tabs=_tabs(workspace, "alerts"),
+    )
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def read_alerts(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Mark the alerts as read, up to the newest one that the visitor has seen."""
+    organization, reader = access_alerts(workspace.user, str(workspace.organization.id))
+    seen = find_row(organization.alerts.all(), request.POST.get("alertId", ""), "Alert not found")
+    actions.mark_read(reader=reader, until=seen.fired_at)
+    return back_to("alerts", workspace)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def alert_emails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Switch the visitor's e-mails on or off."""
+    _, reader = access_alerts(workspace.user, str(workspace.organization.id))
+    fields, form = attempt(
+        request, lambda: read_form(request, AlertPreferencesShape, organizationId=str(workspace.organization.id))
+    )
+    if fields is None:
+        messages.error(request, form.problem or "; ".join(form.errors.values()))
+    else:
+        chosen = actions.choose_emails(reader=reader, by_email=fields["by_email"])
+        messages.success(request, f"E-mails about alerts are {'on' if chosen.by_email else 'off'} for you.")
+    return back_to("alerts", workspace)
+
+
+class _RulePages(IntegrationPages[AlertRule]):
+    kind = RULE_KIND
+    route, one, parameter = "alert_rules", "alert_rule", "rule_id"
+    entry, noun = "alerts", "alert rule"
+
+    def read(self, request: HttpRequest, **given: Any) -> dict[str, Any]:
+        # The form has the fields of every kind.
+        others = rule_fields_of_others(request.POST.get("kind", ""))
+        return read_form(request, self.kind.new, leave_out=others, **given)
+
+    def added(self, request: HttpRequest, name: str) -> str:
+        return f"The alert rule was added: {name}."
+
+    def removed(self, row: AlertRule) -> str:
+        return f"The alert rule was removed: {row}."
+
+    def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
+        return {"kinds": KindName.choices, "aspects": _ASPECTS, "tabs": _tabs(workspace, self.route)}
+
+
+class _DestinationPages(IntegrationPages[AlertDestination]):
+    kind = DESTINATION_KIND
+    route, one, parameter = "alert_destinations", "alert_destination", "destination_id"
+    entry, noun = "alerts", "alert destination"
+
+    def read(self, request: HttpRequest, **given: Any) -> dict[str, Any]:
+        others = destination_fields_of_others(request.POST.get("kind", ""))
+        return read_form(request, self.kind.new, leave_out=others, **given)
+
+    def added(self, request: HttpRequest, name: str) -> str:
+        return f"The alert destination {name} was added. Send it a test to see that it answers."
+
+    def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
+        return {"kinds": AlertDestination.Kind.choices, "tabs": _tabs(workspace, self.route)}
+
+
+_RULES, _DESTINATIONS = _RulePages(), _DestinationPages()
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def send_test(request: HttpRequest, workspace: Workspace, destination_id: str) -> HttpResponse:
+    """Send a destination a made-up alert."""
+    destination = _DESTINATIONS.access(workspace, destination_id)
+    _, form = attempt(request, lambda: actions.test_destination(destination=destination))
+    if form.status != 200:
+        messages.error(request, f"The alert destination {destination} did not accept the test. {form.problem}")
+    else:
+        messages.success(request, f"The alert destination {destination} accepted the test.")
+    return back_to("alert_destinations", workspace)
+
+
+def _tabs(workspace: Workspace, current: str) -> list[tuple[str, str, bool]]:
+    """Return the pages of alerts: label, address, and whether it is the current one."""
+    where = {"organization_id": workspace.organization.id}
+    return [(words, reverse(f"console:{route}", kwargs=where), route == current) for route, words in _TABS]
+
+
+_HERE = "o/<str:organization_id>/alerts"
+PATHS = [
+    path(_HERE, alerts, name="alerts"),
+    path(f"{_HERE}/read", read_alerts, name="read_alerts"),
+    path(f"{_HERE}/emails", alert_emails, name="alert_emails"),
+    *_RULES.paths(),
+    *_DESTINATIONS.paths(),
+    path(f"{_DESTINATIONS.row}/test", send_test, name="send_alert_test"),
+]
