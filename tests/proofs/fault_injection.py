@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -128,6 +128,7 @@ def _fault_of(target: Target, name: str, command: object = None) -> Fault | None
 def injectable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every call to a store or a provider looked at, and scripts sent by the multiplexer, as in a web worker."""
     monkeypatch.setattr(redis, "is_module_patched", lambda _: True)
+    monkeypatch.setattr(gevent, "spawn", _spawned(gevent.spawn))
     wire = redis_multiplexer._SharedConnection
     monkeypatch.setattr(wire, "execute", _multiplexed(wire.execute))
     monkeypatch.setattr(wire, "send_nowait", _sent(wire.send_nowait, wire.execute))
@@ -138,6 +139,17 @@ def injectable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_cache, "connect", _connected(dns_cache.connect))
     monkeypatch.setattr(connection_pool, "send_all", _written(connection_pool.send_all))
     monkeypatch.setattr(UpstreamResponse, "_receive_until", _received(UpstreamResponse._receive_until))
+
+
+def _spawned(spawn: Any) -> Any:
+    """Return a spawn whose greenlets belong to the work that starts them: gevent's own have no context."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if _current.get() is None:
+            return spawn(*arguments, **options)
+        return spawn(copy_context().run, *arguments, **options)
+
+    return call
 
 
 # --- Valkey

@@ -40,7 +40,9 @@ def test_a_request_with_a_call_that_fails(gateway: Gateway, target: Target) -> N
     assert tally.runs >= 4
 
 
-@pytest.mark.parametrize("target", Target)
+@pytest.mark.parametrize(
+    "target", [Target.VALKEY, Target.UPSTREAM, pytest.param(Target.POSTGRES, marks=pytest.mark.long)]
+)
 def test_a_stream_with_a_call_that_fails(gateway: Gateway, target: Target) -> None:
     tally = fail_each_call(gateway, "stream", lambda request: ask_stream(gateway.caller, request), target)
     assert tally.problems == []
