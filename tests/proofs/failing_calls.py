@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
@@ -215,17 +216,22 @@ def fail_each_call(
     began = time.monotonic()
     tally = Tally(name, target, _calm(gateway, work, target, prepare))
     for fault in FAULTS[target]:
-        for number in range(1, len(tally.calls) + 1):
+        # A process that has done the work before may make another number of calls.
+        for number in count(1):
             gateway.begin()
             prepare()
             injection, known = Injection(target, number, fault), len(gateway.answers)
-            where = f"{name}, {target} call {number} ({tally.calls[number - 1]}) {fault}"
-            tally.runs += 1
+            wrong = ""
             try:
                 gateway.do(work, injection)
                 gateway.recover()
-            except WrongAnswer as wrong:
-                tally.problems.append(f"{where}: {wrong}")
+            except WrongAnswer as error:
+                wrong = str(error)
+            if not injection.has_struck:
+                break
+            tally.runs += 1
+            where = f"{name}, {target} call {number} ({injection.calls[number - 1]}) {fault}"
+            tally.problems += [f"{where}: {wrong}"] if wrong else []
             tally.problems += [f"{where}: {problem}" for problem in gateway.problems()]
             new = gateway.answers[known:]
             tally.answered += sum(answer.cost is not None for answer in new)
