@@ -120,13 +120,20 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture(autouse=True)
 def _empty_valkey() -> None:
-    """Begin every test with an empty Valkey, the broker's database included, and an empty cache of the process."""
+    """Begin every test with an empty Valkey, the broker's database included, and an empty cache of the process.
+
+    The name of its data stays: otherwise a heartbeat that is due would push the test's own records a second time.
+    """
+    from apps.kernel.valkey.redis import DATA_NAMES, client
+
     cache.clear()
     if _valkey_is_ours:
         _valkey.flushall()
         _cache.flushall()
     if _cluster is not None:
         _cluster.flush()
+    for name in DATA_NAMES:
+        client().set(name, "test run")
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.chaos.branches import Branches
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.fleet import FLEET_FAULTS, FleetScene
 from tests.chaos.scene import SETTINGS, Scene
@@ -34,6 +35,7 @@ class Run:
         self._kind = kind
         # Questions of clients that ask again: those that were answered in the end, and those that were not.
         self.held = self.given_up = 0
+        self.branches = Branches()
         self._seconds, self._clients, self._chance = seconds, clients, chance
         self._ends = ExitStack()
         self._scene: Scene | None = None
@@ -68,6 +70,7 @@ class Run:
         scene = self._kind(home, self._chance, {**SETTINGS, **own})
         self._ends.callback(scene.close)
         self._scene = scene
+        self.branches.begin()
         return scene
 
     def _judged(self, scene: Scene, fault: Fault) -> Score:
@@ -90,7 +93,11 @@ class Run:
         if recovered is not None and whole is not None:
             # Parts that were there all the time are no news.
             recovery = max(recovered - over, whole - over if whole - returned > 0.5 else 0.0)
-        return score(fault.name, struck, scene, clients, books_of(scene.product), before, recovery)
+        books = books_of(scene.product)
+        if self._kind is Scene:
+            # Nodes of a fleet count each for themselves.
+            self.branches.add(scene.product.metrics(), books.epochs)
+        return score(fault.name, struck, scene, clients, books, before, recovery)
 
 
 def main() -> int:
@@ -146,6 +153,8 @@ def main() -> int:
     print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
     if fleet:
         print(f"questions, each asked up to three times: {run.held} answered, {run.given_up} given up")
+    if not fleet:
+        print(run.branches.report())
     failed = [card.fault for card in cards if card.problems] + broken
     kept = f"{len(cards) + len(broken) - len(failed)} of {len(cards) + len(broken)} kept"
     print(f"{kept}{f', {skips} skipped' if skips else ''}{': not ' + ', '.join(failed) if failed else ''}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tests.chaos.clients import Clients
 from tests.chaos.scene import ALLOWANCE, MODEST, Scene
+from tests.proofs import invariants
+from tests.proofs.invariants import Answer, LogRow, Snapshot
 from tests.stack.books import Books, Row
 
 # Seconds that a refusal may keep a client away: longer is locked out.
@@ -98,18 +100,26 @@ def score(
     return card
 
 
-def _wrong(rows: Iterable[Row], books: Books, clients: Clients) -> list[str]:
+def _wrong(rows: Sequence[Row], books: Books, clients: Clients) -> list[str]:
     """Return the requests whose row differs from the cost in the answer, or from the charge."""
-    wrong = []
-    for row in rows:
-        told = clients.heard.costs.get(row.request_id, row.cost)
-        charged = books.ledger.get(("usage", row.id), (Decimal(0), Decimal(0)))
-        stored = books.ledger.get(("storage", row.id), (Decimal(0), Decimal(0)))
-        due = (-row.cost if row.mode == "credits" else Decimal(0), row.cost)
-        served = row.request_id in clients.heard.refused and row.cost
-        if told != row.cost or charged != due or stored != (-row.storage, Decimal(0)) or served:
-            wrong.append(row.request_id)
-    return wrong
+    known = {row.id: row.request_id for row in rows}
+    seen = Snapshot(
+        rows=[
+            LogRow(row.id, row.request_id, row.organization, row.key, row.cost, row.storage, row.mode == "credits")
+            for row in rows
+        ],
+        movements=[one for one in books.movements if one.reference in known],
+        answers=[
+            *(Answer(request, cost) for request, cost in clients.heard.costs.items()),
+            *(Answer(request, refused=True) for request in clients.heard.refused),
+        ],
+    )
+    judged = (
+        invariants.answers_state_their_cost,
+        invariants.rows_are_charged_once,
+        invariants.refusals_cost_nothing,
+    )
+    return sorted({known.get(one.subject, one.subject) for one in invariants.breaches(seen, judged)})
 
 
 def _overspent(scene: Scene, books: Books, credits: dict[str, Decimal], limited: str) -> Decimal:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
+from tests.proofs.invariants import Movement
 from tests.stack.product import PROJECT, Product
 
 _BOOKS = """
@@ -47,10 +48,13 @@ if not found:
     app.send_task("gateway.reconcile")
     resend = time.monotonic() + 15
     books["log"] = rows(
-        "SELECT request_id, id, cost, data_storage_cost, used_mode, unified_finish_reason, swept, api_key_id "
-        "FROM request_log"
+        "SELECT request_id, id, cost, data_storage_cost, used_mode, unified_finish_reason, swept, api_key_id, "
+        "organization_id FROM request_log"
     )
-    books["ledger"] = rows("SELECT kind, reference, credits, usage FROM billing_ledgerentry")
+    books["ledger"] = rows(
+        "SELECT kind, reference, credits, usage, organization_id, api_key_id FROM billing_ledgerentry"
+    )
+    books["epochs"] = rows("SELECT count(*) FROM billing_ledgerepoch")[0][0]
     books["usage"] = rows("SELECT id, usage FROM keys_apikey")
     books["credits"] = rows("SELECT credits FROM organizations_organization WHERE id = '{organization}'")[0][0]
     # As the nights after today and yesterday would see it.
@@ -84,6 +88,7 @@ class Row(NamedTuple):
     finish: str
     swept: bool
     key: str
+    organization: str
 
 
 @dataclass
@@ -94,10 +99,13 @@ class Books:
     rows: list[Row]
     # By kind and the row's id: credits and usage.
     ledger: dict[tuple[str, str], tuple[Decimal, Decimal]]
+    movements: list[Movement]
     credits: Decimal
     usage: dict[str, Decimal]
     differences: dict[str, int]
     tasks_done: int
+    # Epochs of the ledger that began.
+    epochs: int
 
 
 def books_of(product: Product, patience: float = 45.0) -> Books:
@@ -117,14 +125,19 @@ def books_of(product: Product, patience: float = 45.0) -> Books:
     return Books(
         left=told["left"],
         rows=[
-            Row(request_id, row_id, _usd(cost), _usd(storage), mode, finish, swept == "True", key)
-            for request_id, row_id, cost, storage, mode, finish, swept, key in told.get("log", ())
+            Row(request_id, row_id, _usd(cost), _usd(storage), mode, finish, swept == "True", key, organization)
+            for request_id, row_id, cost, storage, mode, finish, swept, key, organization in told.get("log", ())
         ],
-        ledger={(kind, row): (_usd(credits), _usd(usage)) for kind, row, credits, usage in told.get("ledger", ())},
+        ledger={(kind, row): (_usd(credits), _usd(usage)) for kind, row, credits, usage, *_ in told.get("ledger", ())},
+        movements=[
+            Movement(kind, reference, organization, key, _usd(credits), _usd(usage))
+            for kind, reference, credits, usage, organization, key in told.get("ledger", ())
+        ],
         credits=_usd(told.get("credits")),
         usage={key: _usd(usage) for key, usage in told.get("usage", ())},
         differences=told.get("differences", {}),
         tasks_done=told.get("reconciled by a task", 0),
+        epochs=int(told.get("epochs", 0)),
     )
 
 

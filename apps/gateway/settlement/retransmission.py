@@ -1,7 +1,7 @@
 """Retransmission: records that the store acknowledged and lost before they were settled are pushed again.
 
-A store loses data when it evicts keys, or when an older copy of it takes over. Each worker looks for that with its
-heartbeat; then it pushes again what has no row yet. Settlement writes each record once, however often it comes.
+A store loses data when it evicts keys, is emptied, or an older copy of it takes over. Each worker looks for that with
+its heartbeat; then it pushes again what has no row yet. Settlement writes each record once, however often it comes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from apps.gateway.metrics import RECORDS_RETRANSMITTED
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import BUFFER, PushedRecord
 from apps.kernel.postgres import database
-from apps.kernel.valkey.redis import ServerState, read_server_state
+from apps.kernel.valkey.redis import ServerState, flush, read_server_state
 from apps.logs import writer
 
 log = structlog.get_logger(__name__)
@@ -61,6 +61,8 @@ class Retransmission:
 
     def _push_again(self) -> int:
         """Push the records that have no row; return how many."""
+        # A record that the store took before it lost its data is kept by now: its answer comes before this one.
+        flush()
         records = BUFFER.take()
         pushed = 0
         try:
@@ -77,12 +79,14 @@ class Retransmission:
 
 
 def _tell(before: ServerState | None, now: ServerState, pushed: int) -> None:
-    """Log a store that evicts keys, or was restarted; nothing at the first look."""
+    """Log a store that evicts keys, was emptied, or was restarted; nothing at the first look."""
     if before is None:
         return
     evicted = now.evicted_keys - (before.evicted_keys if before.run == now.run else 0)
     if evicted:
         log.error("store.evicts", keys=evicted, records_pushed_again=pushed)
+    elif before.run == now.run:
+        log.error("store.emptied", records_pushed_again=pushed)
     else:
         log.warning("store.restarted", records_pushed_again=pushed)
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
+from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
@@ -109,17 +110,18 @@ def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
 
 
 class ServerState(NamedTuple):
-    """A value that changes when data is lost: the run ids of the answering servers, and their counts of evicted
-    keys."""
+    """A value that changes when data is lost: the run ids of the answering servers, their counts of evicted keys, and
+    the names of the shards' data sets, which go with the data (`FLUSHALL`)."""
 
     run: str
     evicted_keys: int
+    data: str = ""
 
 
 def read_server_state() -> ServerState:
     """Return the state of the servers with shards, without those that refuse to report it.
 
-    Raises RedisError.
+    Names data sets that have no name. Raises RedisError.
     """
     runs, evicted = set(), 0
     for asked in servers_of_money():
@@ -130,7 +132,8 @@ def read_server_state() -> ServerState:
             continue
         runs.add(str(server.get("run_id", "")))
         evicted += int(stats.get("evicted_keys", 0))
-    return ServerState(" ".join(sorted(runs)), evicted)
+    names = [str(_NAME_DATA([key], [token_hex(8)])) for key in DATA_NAMES]
+    return ServerState(" ".join(sorted(runs)), evicted, " ".join(names))
 
 
 def server_of_shard(shard: int) -> Any:
@@ -209,3 +212,16 @@ class LuaScript:
             return execute("EVALSHA", self._digest, len(keys), *keys, *args)
         except NoScriptError:
             return execute("EVAL", self._source, len(keys), *keys, *args)
+
+
+# By shard: the name of its data set, a random text.
+DATA_NAMES = money_keys("store:data")
+_NAME_DATA = LuaScript(
+    """
+    -- KEYS: the name of the data set; ARGV: a name for one that has none
+    local known = redis.call('GET', KEYS[1])
+    if known then return known end
+    redis.call('SET', KEYS[1], ARGV[1])
+    return ARGV[1]
+    """
+)

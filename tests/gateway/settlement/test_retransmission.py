@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from apps.gateway.settlement import outbox, retransmission
 from apps.gateway.settlement.outbox import RetransmissionBuffer
@@ -78,6 +79,23 @@ def test_what_a_store_has_lost_that_was_started_with_older_data_is_pushed_again(
     server.state = ServerState("another run", 0)
     assert looks.look() == 1
     assert settle_all() == 1
+
+
+def test_what_an_operator_deletes_with_all_data_is_pushed_again(caller: Caller) -> None:
+    looks = Retransmission()
+    assert looks.look() == 0
+    assert caller.chat("lost").status_code == 200
+    assert looks.look() == 0
+    client().flushall()
+    with capture_logs() as logs:
+        assert looks.look() == 1
+    assert [(one["event"], one["log_level"], one["records_pushed_again"]) for one in logs] == [
+        ("store.emptied", "error", 1)
+    ]
+    outbox.prepare()
+    assert settle_all() == 1
+    assert looks.look() == 0
+    assert nothing_happened(caller)
 
 
 def test_a_record_is_kept_while_it_waits_and_forgotten_once_it_is_settled(
