@@ -126,13 +126,14 @@ def limit_share(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
             threshold = int(rule.parameters["percent"])
             if used < threshold - _POINTS:
                 continue
-            ending = "Requests beyond it are refused." if used >= 100 else "Requests are refused once it is reached."
+            refusal = "Requests beyond it are refused. " if used >= 100 else "Requests are refused once it is reached. "
+            ending = refusal if use.refuses else ""
             yield Reading(
                 rule,
                 use.subject,
                 used >= threshold,
                 f"{used:.0f} % of {use.words} is used",
-                f"{usd(use.used)} of {usd(use.limit)} is used. {ending} Raise the limit, or find out what spends it.",
+                f"{use.text} is used. {ending}Raise the limit, or find out what spends it.",
                 use.page,
                 {"used": str(use.used), "limit": str(use.limit), "percent": f"{used:.1f}"},
             )

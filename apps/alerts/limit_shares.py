@@ -1,4 +1,4 @@
-"""Limits on spending, and how much of each is used.
+"""Limits on spending, requests and tokens, and how much of each is used.
 
 A further kind of limit joins by a function in `SOURCES`.
 """
@@ -15,12 +15,20 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from apps.billing.period_limits import find_usage_ceiling
+from apps.kernel.money import NANO
+from apps.kernel.pages.number_formats import usd
 from apps.keys.models import ApiKey
+from apps.limits import counters
+from apps.limits.applied import apply_rule, describe, rule_of
+from apps.limits.models import Limit
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """A limit in USD and its used part. `subject` identifies the limit; `page` is where it can be changed."""
+    """A limit and its used part. `subject` identifies the limit; `page` is where it can be changed.
+
+    Amounts are USD unless `unit` names another: `requests`, `output tokens`. A limit that refuses nothing only warns.
+    """
 
     organization_id: UUID
     subject: str
@@ -29,6 +37,15 @@ class LimitUse:
     used: Decimal
     limit: Decimal
     page: str
+    unit: str = ""
+    refuses: bool = True
+
+    @property
+    def text(self) -> str:
+        """The used part and the limit: `$8.00 of $10.00`, `800 of 1,000 requests`."""
+        if self.unit:
+            return f"{self.used:,.0f} of {self.limit:,.0f} {self.unit}"
+        return f"{usd(self.used)} of {usd(self.limit)}"
 
     @property
     def share(self) -> Decimal:
@@ -74,13 +91,38 @@ def _period_limits(organizations: Collection[UUID], share: Decimal, now: datetim
             )
 
 
+def _limits(organizations: Collection[UUID], share: Decimal, now: datetime) -> Iterator[LimitUse]:
+    """Yield the limits of organizations, projects, members, keys, models and single end users.
+
+    Left out are limits a minute, which are over before an alert is read, and those of each end user.
+    """
+    rows = Limit.objects.filter(organization__in=organizations).exclude(window=Limit.Window.MINUTE)
+    rows = rows.exclude(scope=Limit.Scope.END_USER, end_user="").order_by("id")
+    applied = {row: apply_rule(rule_of(row), row.end_user, now.timestamp()) for row in rows}
+    counted = {one.id: one.nanos for one in counters.find_counters([one.counter_id for one in applied.values()])}
+    for row, one in applied.items():
+        used = counted.get(one.counter_id, 0)
+        if one.capacity and used >= one.capacity * share:
+            unit, divisor = ("", NANO) if one.rule.is_money else (row.counts.replace("_", " "), Decimal(1))
+            yield LimitUse(
+                row.organization_id,
+                f"limit:{row.id}",
+                f"the {describe(one)},",
+                Decimal(used) / divisor,
+                Decimal(one.capacity) / divisor,
+                "limits",
+                unit,
+                refuses=one.rule.refuses,
+            )
+
+
 def _keys_of(organizations: Collection[UUID]) -> QuerySet[ApiKey]:
     """Return the active keys of organizations, with their projects."""
     keys = ApiKey.objects.filter(project__organization__in=organizations, status=ApiKey.Status.ACTIVE)
     return keys.select_related("project").order_by("id")
 
 
-SOURCES: Final[tuple[LimitSource, ...]] = (_usage_limits, _period_limits)
+SOURCES: Final[tuple[LimitSource, ...]] = (_usage_limits, _period_limits, _limits)
 
 
 def limits_used(organizations: Collection[UUID], share: Decimal, now: datetime) -> Iterator[LimitUse]:

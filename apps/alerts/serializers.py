@@ -22,6 +22,7 @@ from apps.kernel.rest.serializers import (
     CursorField,
     DecimalTextField,
     IntegerField,
+    NameField,
     QueryIntegerField,
     TextField,
     camel,
@@ -100,7 +101,7 @@ class NewAlertRuleShape(CamelSerializer):
     floor = DecimalTextField(required=False, help_text="For daily_spend: USD that a day must exceed besides")
     milliseconds = IntegerField(low=1, high=3_600_000, required=False, help_text="For latency: the p95")
     aspect = ChoiceField(_ASPECTS, required=False, help_text="For error_rate and latency: each model, or each provider")
-    name = TextField(
+    name = NameField(
         max_length=255,
         required=False,
         allow_blank=True,
@@ -177,7 +178,7 @@ class NewAlertDestinationShape(_CredentialsShape):
     """Body of `POST /alerts/destinations`; the kind determines which other fields are required."""
 
     organization_id = TextField(max_length=100)
-    name = TextField(max_length=100)
+    name = NameField(max_length=100)
     kind = ChoiceField(AlertDestination.Kind.values)
     url = TextField(max_length=500, required=False, help_text=f"The address; for PagerDuty {PAGERDUTY_URL} by default")
 
@@ -201,7 +202,7 @@ class NewAlertDestinationShape(_CredentialsShape):
 class AlertDestinationChangesShape(_CredentialsShape):
     """Body of `PATCH /alerts/destinations/{id}`; absent fields keep their values."""
 
-    name = TextField(max_length=100, required=False)
+    name = NameField(max_length=100, required=False)
     status = ChoiceField([AlertDestination.Status.ACTIVE, AlertDestination.Status.INACTIVE], required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from apps.kernel.rest.serializers import (
     DateTimeField,
     DecimalTextField,
     FutureMoment,
+    NameField,
     TextField,
 )
 from apps.limits.actions import scope_id_of
@@ -30,14 +31,14 @@ class _RaiseShape(CamelSerializer):
 
     raised_amount = DecimalTextField(required=False, allow_null=True, help_text="In force until `raisedUntil`")
     raised_until = FutureMoment(required=False, allow_null=True)
-    raise_reason = TextField(max_length=200, required=False, allow_blank=True)
+    raise_reason = NameField(max_length=200, required=False, allow_blank=True)
 
 
 class NewLimitShape(_RaiseShape):
     """Body of `POST /limits`."""
 
     organization_id = TextField(max_length=100)
-    name = TextField(max_length=100)
+    name = NameField(max_length=100)
     scope = ChoiceField(Limit.Scope.values)
     scope_id = TextField(
         max_length=100, required=False, help_text="The project's, member's or key's id; for `end_user` the project's"
@@ -66,7 +67,7 @@ class NewLimitShape(_RaiseShape):
 class LimitChangesShape(_RaiseShape):
     """Body of `PATCH /limits/{id}`."""
 
-    name = TextField(max_length=100, required=False)
+    name = NameField(max_length=100, required=False)
     amount = DecimalTextField(required=False)
     action = ChoiceField(Limit.Action.values, required=False)
 

@@ -17,6 +17,8 @@ from apps.billing.models import Transaction
 from apps.catalog.models import PriceChange
 from apps.kernel.secrets.webhook_signature import secret_key, signed_headers
 from apps.keys.models import ApiKey
+from apps.limits.applied import apply_rule, describe, rule_of
+from apps.limits.models import Limit, LimitCounter
 from apps.log_sinks.models import LogSink
 from tests.alerts.scenarios import (
     SCENARIOS,
@@ -128,6 +130,44 @@ def test_each_share_of_a_limit_is_an_alert_of_its_own(world: World) -> None:
         assert [int(Decimal(one.figures["percent"])) for one in found] == percents
     ApiKey.objects.filter(pk=key.pk).update(status="deleted")
     assert [one for one in fire(world) if one.resolved_at is None] == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "amount", "steps", "text"),
+    [
+        ("usd", "20", ("15.99", "16.5"), "$16.50 of $20.00 is used"),
+        ("output_tokens", "2000", ("1599", "1700"), "1,700 of 2,000 output tokens is used"),
+    ],
+)
+def test_a_limit_of_a_project_is_told_with_its_unit(
+    world: World, counts: str, amount: str, steps: tuple[str, str], text: str
+) -> None:
+    make_rule(world, "limit_share", percent=80)
+    limit = Limit.objects.create(
+        organization=world.acme,
+        project=world.project,
+        name="Monthly",
+        scope="project",
+        counts=counts,
+        window="month",
+        amount=Decimal(amount),
+        action="warn",
+    )
+    counter = apply_rule(rule_of(limit), "", timezone.now().timestamp())
+    row = LimitCounter.objects.create(
+        id=counter.counter_id,
+        limit_id=limit.id,
+        organization_id=world.acme.id,
+        starts_at=timezone.now(),
+        is_money=counts == "usd",
+        used=Decimal(steps[0]),
+    )
+    assert fire(world) == []
+    LimitCounter.objects.filter(pk=row.pk).update(used=Decimal(steps[1]))
+    [alert] = fire(world)
+    assert alert.title == f"{'82' if counts == 'usd' else '85'} % of the {describe(counter)}, is used"
+    assert alert.text == f"{text}. Raise the limit, or find out what spends it."
+    assert alert.subject == f"limit:{limit.id}"
 
 
 def test_few_requests_are_no_error_rate(world: World) -> None:
