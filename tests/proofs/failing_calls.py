@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 from apps.billing import balance_copies, ledger, worker_leases
 from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import worker_name
+from apps.catalog.catalog_cache import process_copy
 from apps.gateway.access import credentials, policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.routing import circuit_breaker
@@ -85,6 +86,9 @@ class Gateway:
             valkey().set(name, "test run")
         outbox.prepare()
         policy.forget_all()
+        # Read again, even within the second after a failure.
+        process_copy._failed_until = 0.0
+        process_copy.distrust()
         circuit_breaker.CIRCUIT_BREAKERS.reset()
         credentials.reset_cooldowns()
         last_balances.forget_all()
