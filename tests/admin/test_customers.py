@@ -56,7 +56,9 @@ class TestTheOrganizationsPage:
         titles = [tab["title"] for tab in shown.context["tabs"]]
         assert titles[:3] == ["Settings", "Members", "Projects"]
         own = {"API keys", "Provider keys", "MCP servers", "Log sinks", "Transactions", "Request log", "Audit"} | {
-            "Refused requests"
+            "Alerts",
+            "Alert destinations",
+            "Refused requests",
         }
         assert set(titles[3:]) == own
         logs = next(tab["link"] for tab in shown.context["tabs"] if tab["title"] == "Request log")

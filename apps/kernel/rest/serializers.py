@@ -51,7 +51,8 @@ _WORDS, _ANYTHING = r"^[^\x00]*[^\s\x00][^\x00]*$", r"^[^\x00]*$"
 # and its neighbors in another order than they are stored. Marks that letters of some scripts need are allowed.
 _NOT_IN_NAMES = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _NAME, _NAME_OR_NOTHING = rf"^[^{_NOT_IN_NAMES}]*[^\s{_NOT_IN_NAMES}][^{_NOT_IN_NAMES}]*$", rf"^[^{_NOT_IN_NAMES}]*$"
-_find_not_in_names = re.compile(f"[{_NOT_IN_NAMES}]").search
+# Null characters have words of their own.
+_find_not_in_names = re.compile(rf"(?!\x00)[{_NOT_IN_NAMES}]").search
 
 
 class TextField(serializers.CharField):
