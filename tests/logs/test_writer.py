@@ -24,8 +24,8 @@ from tests.logs.entries import FULL, entry, id_at, write
 pytestmark = pytest.mark.django_db
 
 
-# Findings of guardrails have a table of their own.
-FIELDS = tuple(name for name in Entry.__struct_fields__ if name != "violations")
+# Findings of guardrails and amounts for limits have tables of their own.
+FIELDS = tuple(name for name in Entry.__struct_fields__ if name not in {"violations", "limits"})
 
 
 def only() -> RequestLog:
