@@ -104,7 +104,7 @@ class LimitShape(CamelModelSerializer):
         ]
 
     def scope_id_of(self, limit: Limit) -> str | None:
-        """Return the id of the project, member or key that it is for."""
+        """The id of the project, member or key that it is for."""
         found = scope_id_of(limit)
         return None if found is None else str(found)
 

@@ -21,7 +21,8 @@ from tests.support.console_client import Visitor, page
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look as often as a stream goes round."""
+    """Look as often as a stream goes round; streams that other tests left open are not among the watches."""
+    monkeypatch.setattr(watching, "_watches", {})
     monkeypatch.setattr(live, "PAUSE", 0.001)
     monkeypatch.setattr(watching, "PAUSE", 0.0)
 
