@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentParser, _SubParsersAction
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,15 @@ def test_the_scripts_commands_and_options_of_an_example_are_there(example: Examp
         if command in PLAIN:
             continue
         parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
-        assert [option for option in OPTION.findall(words) if option not in parser.format_help()] == []
+        known = parser.format_help() + "".join(_helps_of_subcommands(parser))
+        assert [option for option in OPTION.findall(words) if option not in known] == []
     assert {*GATEWAY.findall(example.text)} <= {*_COMMANDS}
+
+
+def _helps_of_subcommands(parser: ArgumentParser) -> list[str]:
+    """Return the help of each subcommand."""
+    choices = (action.choices for action in parser._actions if isinstance(action, _SubParsersAction))
+    return [subcommand.format_help() for some in choices for subcommand in some.values()]
 
 
 def _parts_of(script: str) -> list[Path]:

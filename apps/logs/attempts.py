@@ -17,7 +17,7 @@ _STEPS = (("first byte after", "first_byte_ms"), ("first content after", "first_
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class AttemptBar:
     """Places and widths of an attempt's bar as percentages of the request: waiting, then answering."""
 
     start: str
@@ -41,7 +41,7 @@ class Attempt:
     score: str
     reason: str = ""
     times: str = ""
-    bar: Bar | None = None
+    bar: AttemptBar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ def _times(line: Mapping[str, Any]) -> str:
     return ", ".join([f"called at {as_text.milliseconds(start)}", *parts])
 
 
-def bar_of(start: float, content: float | None, end: float, whole: float) -> Bar:
+def bar_of(start: float, content: float | None, end: float, whole: float) -> AttemptBar:
     """Return the bar of a call from `start` to `end` that began to answer at `content`, within `whole`."""
     content = end if content is None else min(max(content, start), end)
-    return Bar(
+    return AttemptBar(
         start=_percent(start, whole),
         waiting=_percent(content - start, whole),
         content=_percent(content, whole),

@@ -20,6 +20,7 @@ from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
+from tests.support.round_trips import round_trips
 from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
 
 
@@ -57,12 +58,7 @@ def test_the_id_in_the_answer_is_the_one_in_the_log(caller: Caller) -> None:
 
 def test_a_warm_request_makes_no_query_and_two_round_trips(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caller.chat().status_code == 200
-    trips = []
-    redis = kernel_redis.client()
-    execute = redis.execute_command
-    monkeypatch.setattr(
-        redis, "execute_command", lambda *words, **more: trips.append(words[0]) or execute(*words, **more)
-    )
+    trips = round_trips(monkeypatch, kernel_redis.client())
     with CaptureQueriesContext(connection) as queries:
         assert caller.chat().status_code == 200
     assert len(queries) == 0

@@ -21,6 +21,7 @@ from apps.limits.models import Limit, LimitCharge, LimitCounter
 from apps.limits.state import states_of
 from apps.logs.models import RequestLog
 from tests.support.model_routes import error_of, post
+from tests.support.round_trips import round_trips
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
 
@@ -215,12 +216,7 @@ def test_a_warm_request_with_ten_limits_makes_no_query_and_two_round_trips(
     for counts in ("requests", "tokens", "usd", "input_tokens", "output_tokens") * 2:
         limit(caller, counts=counts, amount=Decimal(100_000))
     assert caller.chat().status_code == 200
-    trips = []
-    redis = kernel_redis.client()
-    execute = redis.execute_command
-    monkeypatch.setattr(
-        redis, "execute_command", lambda *words, **more: trips.append(words[0]) or execute(*words, **more)
-    )
+    trips = round_trips(monkeypatch, kernel_redis.client())
     with CaptureQueriesContext(connection) as queries:
         assert caller.chat().status_code == 200
     assert len(queries) == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.logs.attempts import Bar, bar_of, waterfall_of
+from apps.logs.attempts import AttemptBar, bar_of, waterfall_of
 
 
 def line(provider: str, start: int | None = None, end: int | None = None, **fields: Any) -> dict[str, Any]:
@@ -37,13 +37,13 @@ def test_attempts_are_bars_of_the_request_with_their_times() -> None:
     )
     assert (failed.times, failed.bar) == (
         "called at 50 ms, took 250 ms",
-        Bar(start="5.00%", waiting="25.00%", content="30.00%", answering="0.00%"),
+        AttemptBar(start="5.00%", waiting="25.00%", content="30.00%", answering="0.00%"),
     )
     assert (answered.state, answered.outcome, answered.score) == ("ok", "answered, HTTP 200", "0.93")
     assert answered.reason == "Fallback: azure failed, HTTP 503, upstream error"
     assert (answered.times, answered.bar) == (
         "called at 400 ms, first byte after 100 ms, first content after 200 ms, took 600 ms",
-        Bar(start="40.00%", waiting="20.00%", content="60.00%", answering="40.00%"),
+        AttemptBar(start="40.00%", waiting="20.00%", content="60.00%", answering="40.00%"),
     )
 
 
@@ -96,5 +96,5 @@ def test_attempts_of_older_rows_have_no_bars(times: dict[str, Any]) -> None:
 
 
 def test_a_bar_stays_within_its_call() -> None:
-    assert bar_of(10, 500, 40, 100) == Bar("10.00%", "30.00%", "40.00%", "0.00%")
-    assert bar_of(0, None, 0, 0) == Bar("0%", "0%", "0%", "0%")
+    assert bar_of(10, 500, 40, 100) == AttemptBar("10.00%", "30.00%", "40.00%", "0.00%")
+    assert bar_of(0, None, 0, 0) == AttemptBar("0%", "0%", "0%", "0%")

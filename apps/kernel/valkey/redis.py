@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
-from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +15,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from apps.kernel.ids import random_number
 from apps.kernel.store_urls import read_sentinel_url, sentinel_credentials
 from apps.kernel.valkey.redis_cluster import Cluster, ClusterMultiplexer
 from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
@@ -132,7 +132,7 @@ def read_server_state() -> ServerState:
             continue
         runs.add(str(server.get("run_id", "")))
         evicted += int(stats.get("evicted_keys", 0))
-    names = [str(_NAME_DATA([key], [token_hex(8)])) for key in DATA_NAMES]
+    names = [str(_NAME_DATA([key], [f"{random_number():016x}"])) for key in DATA_NAMES]
     return ServerState(" ".join(sorted(runs)), evicted, " ".join(names))
 
 

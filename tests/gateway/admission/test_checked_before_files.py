@@ -22,6 +22,7 @@ from tests.batches.test_files_in_requests import ask, upload
 from tests.responses.conftest import clients, keeper, openai
 from tests.support.credits_left import credited
 from tests.support.image_requests import PNG, data_url, edit
+from tests.support.round_trips import round_trips
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
 __all__ = ["clients", "keeper", "openai"]
@@ -123,12 +124,7 @@ def test_pictures_that_are_sent_along_need_no_look_of_their_own(
 ) -> None:
     own = [{"image_url": data_url(PNG)}]
     assert edit(caller, images=own).status_code == 200
-    trips: list[str] = []
-    redis = kernel_redis.client()
-    execute = redis.execute_command
-    monkeypatch.setattr(
-        redis, "execute_command", lambda *words, **more: trips.append(words[0]) or execute(*words, **more)
-    )
+    trips = round_trips(monkeypatch, kernel_redis.client())
     assert edit(caller, images=own).status_code == 200
     assert trips == ["EVALSHA", "EVALSHA"]
 

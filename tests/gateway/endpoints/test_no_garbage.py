@@ -16,7 +16,7 @@ from tests.support.connections import settings
 from tests.support.upstream import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
-REQUESTS = 20
+REQUESTS = 50
 
 
 @pytest.mark.parametrize("stream", [False, True])

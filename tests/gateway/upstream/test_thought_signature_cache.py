@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from greenlet import getcurrent
 from redis.exceptions import ConnectionError as RedisGone
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
@@ -22,6 +21,7 @@ from apps.kernel.valkey import cache_store
 from apps.kernel.valkey import redis as kernel_redis
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.valkey.redis import cache_client
+from tests.support.round_trips import round_trips
 
 OURS = "anthropic-claude-v1"
 PROJECT = UUID(int=7)
@@ -154,7 +154,7 @@ def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
 @pytest.mark.single_server
 def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(*THINKING, called("once"))
-    trips = round_trips(monkeypatch)
+    trips = round_trips(monkeypatch, kernel_redis.cache_client())
     seals = ThoughtSignatureCache(PROJECT, SHARE)
     chat = history(ToolCall(id="once", name="weather", arguments="{}"))
     first, second = seals.restore_thinking(chat, OURS), seals.restore_thinking(chat, OURS)
@@ -173,18 +173,3 @@ def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.Mon
     monkeypatch.setattr(cache_store, "cache_client", gone)
     assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, OURS) is chat
     answered(*THINKING, called())
-
-
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of commands that go to the store from now on, without those of renewals in the background."""
-    trips: list[str] = []
-    redis, asking = kernel_redis.cache_client(), getcurrent()
-    execute = redis.execute_command
-
-    def noted(*words: Any, **more: Any) -> Any:
-        if getcurrent() is asking:
-            trips.append(words[0])
-        return execute(*words, **more)
-
-    monkeypatch.setattr(redis, "execute_command", noted)
-    return trips

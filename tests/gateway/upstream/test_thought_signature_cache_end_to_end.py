@@ -14,9 +14,10 @@ from langchain_openai.chat_models.base import _convert_message_to_dict
 
 from apps.catalog.models import ModelProvider
 from apps.kernel.valkey import generation
-from tests.gateway.upstream.test_thought_signature_cache import round_trips
+from apps.kernel.valkey import redis as kernel_redis
 from tests.support.anthropic_requests import speak
 from tests.support.providers_of_every_format import add_provider, offer_models
+from tests.support.round_trips import round_trips
 from tests.support.upstream import Caller, chunks_of
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -143,7 +144,7 @@ def test_only_a_request_that_lacks_thinking_makes_a_round_trip_for_it(
     question = {"role": "user", "content": f"call weather ({uuid4().hex})"}
     call = ask(claude, [question]).json()["choices"][0]["message"]["tool_calls"][0]
     kept = as_langchain_sends_it(call, question["content"])
-    trips = round_trips(monkeypatch)
+    trips = round_trips(monkeypatch, kernel_redis.cache_client())
     with CaptureQueriesContext(connection) as queries:
         assert ask(claude, [{"role": "user", "content": "hi"}], tools=None).status_code == 200
         assert ask(claude, kept, reasoning_effort=None).status_code == 200

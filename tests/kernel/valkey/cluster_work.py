@@ -86,6 +86,7 @@ def run_every_script() -> Any:
     assert log.begin()
     log.end()
     assert not log.is_broken
+    assert len(kernel_redis.read_server_state().data.split()) == len(SHARDS)
     every = {sha1(source.encode(), usedforsecurity=False).hexdigest() for source in kernel_redis._SOURCES}
     own = {_READ._digest, _KEEP._digest}
     return {
