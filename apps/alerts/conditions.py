@@ -132,8 +132,9 @@ def limit_share(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
                 rule,
                 use.subject,
                 used >= threshold,
-                f"{used:.0f} % of {use.words} is used",
-                f"{use.text} is used. {ending}Raise the limit, or find out what spends it.",
+                # The rule's share, which tells the alerts of several rules on one limit apart.
+                f"{threshold} % of {use.words} is used",
+                f"{use.text}. {ending}Raise the limit, or find out what spends it.",
                 use.page,
                 {"used": str(use.used), "limit": str(use.limit), "percent": f"{used:.1f}"},
             )

@@ -42,10 +42,10 @@ class LimitUse:
 
     @property
     def text(self) -> str:
-        """The used part and the limit: `$8.00 of $10.00`, `800 of 1,000 requests`."""
+        """The used part and the limit: `$8.00 of $10.00 is used`, `800 of 1,000 requests are used`."""
         if self.unit:
-            return f"{self.used:,.0f} of {self.limit:,.0f} {self.unit}"
-        return f"{usd(self.used)} of {usd(self.limit)}"
+            return f"{self.used:,.0f} of {self.limit:,.0f} {self.unit} are used"
+        return f"{usd(self.used)} of {usd(self.limit)} is used"
 
     @property
     def share(self) -> Decimal:

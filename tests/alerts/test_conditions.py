@@ -136,7 +136,7 @@ def test_each_share_of_a_limit_is_an_alert_of_its_own(world: World) -> None:
     ("counts", "amount", "steps", "text"),
     [
         ("usd", "20", ("15.99", "16.5"), "$16.50 of $20.00 is used"),
-        ("output_tokens", "2000", ("1599", "1700"), "1,700 of 2,000 output tokens is used"),
+        ("output_tokens", "2000", ("1599", "1700"), "1,700 of 2,000 output tokens are used"),
     ],
 )
 def test_a_limit_of_a_project_is_told_with_its_unit(
@@ -165,7 +165,7 @@ def test_a_limit_of_a_project_is_told_with_its_unit(
     assert fire(world) == []
     LimitCounter.objects.filter(pk=row.pk).update(used=Decimal(steps[1]))
     [alert] = fire(world)
-    assert alert.title == f"{'82' if counts == 'usd' else '85'} % of the {describe(counter)}, is used"
+    assert alert.title == f"80 % of the {describe(counter)}, is used"
     assert alert.text == f"{text}. Raise the limit, or find out what spends it."
     assert alert.subject == f"limit:{limit.id}"
 
