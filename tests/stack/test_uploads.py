@@ -92,15 +92,16 @@ def connect(product: Product) -> closing[socket.socket]:
 def answer_of(sock: socket.socket) -> tuple[int, dict[str, str], Any]:
     """Return status, headers and JSON of the next answer."""
     received = b""
-    while b"\r\n\r\n" not in received:
-        data = sock.recv(65_536)
+    # Byte by byte: the answer to the next request may already be behind it.
+    while not received.endswith(b"\r\n\r\n"):
+        data = sock.recv(1)
         assert data, received
         received += data
     first, _, body = received.partition(b"\r\n\r\n")
     status, *lines = first.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     while len(body) < int(headers["content-length"]):
-        body += sock.recv(65_536)
+        body += sock.recv(int(headers["content-length"]) - len(body))
     return int(status.split()[1]), headers, json.loads(body)
 
 
