@@ -25,7 +25,7 @@ _EPILOG = "docs/configuration-as-code.md explains the file; the key is read from
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors exit with 1: 2 says that there are changes."""
+    """A parser whose errors exit with 1, because `plan` exits with 2 when it finds changes."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)

@@ -164,7 +164,7 @@ class _Comparison:
             self._note(kind, self._plan.changes, action="update", **about, **changes)
 
     def _check(self, kind: ResourceKind, own: Values, place: str) -> None:
-        """Raise ConfigError for a project that there is not."""
+        """Raise ConfigError if the project does not exist."""
         if kind is not MCP_SERVERS or not own.get("projects"):
             return
         declared = self._document.get("projects")

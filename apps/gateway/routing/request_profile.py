@@ -54,8 +54,8 @@ def named_session(request: ClientRequest) -> str:
 def logged_session(request: ClientRequest, chat: Chat | None = None) -> str | None:
     """Return the session that the log groups requests by, None where the client names none in printable characters.
 
-    It is the stored conversation, the session of a header or a field, the chain of stored responses, or the trace of
-    the client's `traceparent`: the first that there is.
+    The first of these that the request has: the stored conversation, the session of a header or a field, the chain of
+    stored responses, the trace of the client's `traceparent`.
     """
     if session := named_session(request) or _session_of_fields(chat) or request.response_chain:
         return session if session.isprintable() else None

@@ -400,8 +400,11 @@ class Failover(msgspec.Struct, eq=False):
         """Write down that a call has begun to answer; with several calls for one request, a line for each."""
         candidate, outcome = provider_call.inputs.candidate, provider_call.outcome
         line = attempt_entry(candidate, outcome.status, "none", succeeded=True)
-        several = [{**line, "choice": choice} for choice in range(outcome.calls)]
-        self._log(provider_call, *(several if outcome.calls > 1 else [line]), is_over=False)
+        if outcome.calls == 1:
+            self._log(provider_call, line, is_over=False)
+        else:
+            lines = [{**line, "choice": choice} for choice in range(outcome.calls)]
+            self._log(provider_call, *lines, is_over=False)
         count_attempt(candidate, "succeeded")
 
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
