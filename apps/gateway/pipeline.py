@@ -45,7 +45,7 @@ from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking, RequestProfile
-from apps.gateway.routing.request_profile import named_session, profile_request
+from apps.gateway.routing.request_profile import named_session, profile_request, without_session
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
@@ -391,7 +391,7 @@ def _find_limits(
     The header `x-end-user-id` names the end user, else the body: `safety_identifier`, `user`, `metadata.user_id`.
     """
     stated = call.header("x-end-user-id") or (chat.extra or {}).get("safety_identifier") or chat.user
-    end_user = stated if isinstance(stated, str) and stated else None
+    end_user = without_session(stated) if isinstance(stated, str) and stated else None
     models = [candidate.model_id for candidate in candidates.eligible]
     return find_applying(policy.limits, models, end_user, (identifier.int >> 80) / 1000)
 

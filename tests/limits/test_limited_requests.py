@@ -157,6 +157,13 @@ def test_end_users_have_counters_of_their_own(caller: Caller, fields: dict[str, 
     assert [caller.chat().status_code for _ in range(3)] == [200] * 3
 
 
+@pytest.mark.parametrize("name", ["user_1_account__session_{}", '{{"device_id": "d", "session_id": "{}"}}'])
+def test_one_person_has_one_counter_in_all_sessions_of_claude_code(caller: Caller, name: str) -> None:
+    limit(caller, scope="end_user", scope_id=str(caller.key.project_id), amount=Decimal(1))
+    assert [caller.chat(user=name.format(session)).status_code for session in ("a1b2", "c3d4")] == [200, 429]
+    assert caller.chat(user=name.format("e5").replace("user_1", "user_2").replace('"d"', '"other"')).status_code == 200
+
+
 def test_anthropics_user_id_names_the_end_user(caller: Caller) -> None:
     limit(caller, scope="end_user", scope_id=str(caller.key.project_id), amount=Decimal(1))
     body = {

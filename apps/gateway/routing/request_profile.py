@@ -87,6 +87,12 @@ def _find_session_within(user: str) -> str:
     return user.rpartition("_session_")[2] if "_session_" in user else ""
 
 
+def without_session(user: str) -> str:
+    """Return a user's name without the session that Claude Code names inside it: one person has many sessions."""
+    session = _find_session_within(user)
+    return user.replace(session, "") if session else user
+
+
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
 USUAL_PROMPT_SHARE, MIN_USUAL_ANSWER, MAX_USUAL_ANSWER = 4, 100, 2_000
 _EXPLORATION = CachedSetting("ROUTING_EXPLORATION")
