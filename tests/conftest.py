@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from pytest_django import DjangoDbBlocker
+from pytest_django.plugin import blocking_manager_key
 from redis import Redis
 
 from gateway_project import embedded
@@ -101,8 +102,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+# Whether a test has emptied the tables of this process's database since the catalog was loaded.
+_EMPTIED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Load the catalog again after tests that commit, before one that does not: any order of tests shall do."""
+    if item.config.stash.get(_EMPTIED, False) and not _empties_tables(item):
+        from tests.support.shipped_catalog import stock
+
+        with item.config.stash[blocking_manager_key].unblock():
+            stock()
+        item.config.stash[_EMPTIED] = False
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Note that the catalog goes with a test that commits."""
+    if _EMPTIED in item.config.stash and _empties_tables(item):
+        item.config.stash[_EMPTIED] = True
+
+
+def _empties_tables(item: pytest.Item) -> bool:
+    """Say whether the test commits, after which pytest-django empties all tables."""
+    marker = item.get_closest_marker("django_db")
+    return bool(marker and marker.kwargs.get("transaction")) or not {"transactional_db", "live_server"}.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_catalog() -> None:
+    """Begin every test without trust in the catalog that the test before has read: its rows may be gone."""
+    from apps.catalog import catalog_cache
+
+    catalog_cache.process_copy.distrust()
+
+
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker, pytestconfig: pytest.Config) -> None:
     """Stock the catalog, remember how it reads, and let tests that commit empty ledger and audit log.
 
     That is refused elsewhere.
@@ -116,6 +154,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
         cursor.execute("ALTER TABLE organizations_auditentry DISABLE TRIGGER audit_not_emptied")
         stock()
+    pytestconfig.stash[_EMPTIED] = False
 
 
 @pytest.fixture(autouse=True)
