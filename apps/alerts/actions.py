@@ -1,7 +1,4 @@
-"""Actions on alerts: add and change rules and destinations, mark as read, and choose e-mails; and sending a test.
-
-A destination's address cannot be changed, because that would redirect the alerts. Credentials are stored encrypted.
-"""
+"""Actions on alerts: add and change rules and destinations, mark as read, and choose e-mails; and sending a test."""
 
 from __future__ import annotations
 
@@ -15,16 +12,13 @@ from django.utils import timezone
 
 from apps.alerts import delivery
 from apps.alerts.access import DESTINATIONS, RULES
-from apps.alerts.credentials import Credentials, IncomingWebhook, encrypt_credentials
+from apps.alerts.credentials import Credentials, IncomingWebhook
 from apps.alerts.evaluation import watch
 from apps.alerts.firing import resolve_rule
 from apps.alerts.models import AlertDestination, AlertReader, AlertRule
-from apps.kernel.errors import InvalidRequest, NotFound
-from apps.keys.ssrf_guard import check_url_field
-from apps.log_sinks.exchange import SinkFailed
+from apps.destinations import actions as destinations
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
-from apps.organizations.outside_calls import outside_call
 
 # Rules of one organization, evaluated every minute; destinations, each of which gets every alert.
 MAX_RULES, MAX_DESTINATIONS = 30, 10
@@ -62,11 +56,9 @@ def change_rule(*, rule: AlertRule, changes: Mapping[str, Any]) -> AlertRule:
 def check_destination(*, organization: Organization, given: NewDestination) -> None:
     """Check that a new destination's address may be called. Raises InvalidFields, RateLimited. Takes as long as the
     lookup."""
-    with outside_call(organization.id):
-        check_url_field(given.url, "url", organization.id)
+    destinations.check_address(organization.id, given.url)
 
 
-@transaction.atomic
 def create_destination(*, organization: Organization, given: NewDestination) -> AlertDestination:
     """Store a destination with a checked address and encrypted credentials. It gets the alerts from now on.
 
@@ -74,34 +66,16 @@ def create_destination(*, organization: Organization, given: NewDestination) -> 
     was deleted meanwhile.
     """
     is_secret = isinstance(given.credentials, IncomingWebhook)
-    columns: dict[str, Any] = {"name": given.name, "kind": given.kind, **_sealed(given.credentials)}
-    columns["url"] = given.credentials.masked if is_secret else given.url
-    destination = DESTINATIONS.create(organization, columns, max_rows=MAX_DESTINATIONS)
-    # The database sets the time of the next attempt.
-    destination.refresh_from_db()
-    return destination
+    columns = {"name": given.name, "kind": given.kind, "url": given.credentials.masked if is_secret else given.url}
+    return destinations.create(DESTINATIONS, organization, columns, given.credentials, MAX_DESTINATIONS)
 
 
-@transaction.atomic
 def change_destination(*, destination: AlertDestination, changes: Mapping[str, Any]) -> AlertDestination:
     """Set `status`, `name` or `credentials`; waiting messages are then tried at once.
 
     Raises InvalidFields, NotFound if it was deleted meanwhile.
     """
-    row = DESTINATIONS.lock(destination)
-    columns = {name: value for name, value in changes.items() if name != "credentials"}
-    taken = DESTINATIONS.living.filter(organization=row.organization_id, name=columns.get("name"))
-    if taken.exclude(pk=row.pk).exists():
-        raise DESTINATIONS.name_taken()
-    details = audit.changes_of(row, columns)
-    if "credentials" in changes:
-        columns |= _sealed(changes["credentials"])
-        details["credentials"] = "replaced"
-    if columns.get("status") == AlertDestination.Status.ACTIVE or "credentials" in changes:
-        # The change may have fixed the problem.
-        columns |= {"failures": 0, "failing_since": None, "next_attempt_at": timezone.now()}
-    DESTINATIONS.update(row, columns, details)
-    return row
+    return destinations.change(DESTINATIONS, destination, changes)
 
 
 def test_destination(*, destination: AlertDestination) -> None:
@@ -109,13 +83,7 @@ def test_destination(*, destination: AlertDestination) -> None:
 
     Raises InvalidRequest with the error, NotFound for a deleted destination.
     """
-    if destination.status == AlertDestination.Status.DELETED:
-        raise NotFound(DESTINATIONS.missing)
-    try:
-        with outside_call(destination.organization_id):
-            delivery.send_test(destination)
-    except SinkFailed as failure:
-        raise InvalidRequest(failure.message, code="alert_destination_failed") from failure
+    destinations.send_test(DESTINATIONS, destination, delivery.send_test)
 
 
 def mark_read(*, reader: AlertReader, until: datetime) -> AlertReader:
@@ -143,8 +111,3 @@ def _set(reader: AlertReader, **columns: Any) -> AlertReader:
         membership=reader.membership, defaults=columns, create_defaults=defaults
     )
     return row
-
-
-def _sealed(credentials: Credentials) -> dict[str, Any]:
-    """Return the columns with the credentials."""
-    return {"encrypted_credentials": encrypt_credentials(credentials), "masked_credentials": credentials.masked}

@@ -10,13 +10,14 @@ from django.contrib import admin
 from apps.alerts import actions
 from apps.alerts.access import DESTINATIONS, RULES
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertReader, AlertRule, AlertWatch
+from apps.destinations.destination_admin import DestinationAdmin
 from apps.kernel.pages.admin import LongTableAdmin, RecordAdmin
 from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
 from apps.organizations.operators.organization_tabs import OrganizationLink
 
 
 @admin.register(AlertDestination)
-class AlertDestinationAdmin(IntegrationAdmin):
+class AlertDestinationAdmin(DestinationAdmin):
     """Destinations of organizations."""
 
     thing = DESTINATIONS.thing
@@ -26,29 +27,6 @@ class AlertDestinationAdmin(IntegrationAdmin):
         "delete_destination",
         text="{row} gets no more alerts, and its credentials are erased. This cannot be undone.",
     )
-    list_display = ("name", "kind", "url", "organization_link", "status", "failures", "last_delivered_at")
-    list_filter = ("kind", "status")
-    search_fields = ("id__exact", "name", "organization__name")
-    # Changing the address would redirect the alerts.
-    readonly_fields = (
-        *("id", "organization", "name", "kind", "url", "masked_credentials", "created_at", "updated_at"),
-        *("last_delivered_at", "failures", "failing_since", "last_error", "last_error_at", "next_attempt_at"),
-        "leased_until",
-    )
-    fields = (*readonly_fields, "status")
-    help_texts = {
-        "kind": "How alerts are sent.",
-        "url": "Where alerts are sent; masked where the address is the secret.",
-        "masked_credentials": "The last characters of the credentials.",
-        "last_delivered_at": "Time of the last delivery (UTC); empty: never.",
-        "failures": "Consecutive failures; after three days of them the destination is switched off.",
-        "failing_since": "Time of the first consecutive failure (UTC); empty: it works.",
-        "last_error": "The last error; empty: none yet.",
-        "last_error_at": "Time of the last error (UTC).",
-        "next_attempt_at": "Nothing is sent before this moment (UTC).",
-        "leased_until": "End of the current run, or of the last one (UTC).",
-        "status": "An inactive destination receives nothing. Remove it with the button above.",
-    }
 
     def change_row(self, row: AlertDestination, changes: Mapping[str, Any]) -> None:
         """Switch a destination on or off."""

@@ -1,46 +1,36 @@
 """Delivery of alerts to destinations: each message until the destination has it, oldest first.
 
-A lease gives a destination to one process at a time. A delivery is recorded after the destination accepted it, so a
-crash in between sends the same message again under the same id. No transaction is open while a destination is called.
+A message that is sent again has the same id.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from apps.alerts.credentials import Credentials, IncomingWebhook, decrypt_credentials
+from apps.alerts.access import DESTINATIONS
+from apps.alerts.credentials import Credentials, IncomingWebhook
 from apps.alerts.messages import Notice, pagerduty_request, slack_request, teams_request, webhook_request
 from apps.alerts.models import AlertDelivery, AlertDestination
 from apps.alerts.notices import notice_of, sample_of
+from apps.destinations.credentials import credentials_to_send
+from apps.destinations.delivery import PATIENCE, run, servable
+from apps.destinations.exchange import DeliveryRequest, send
 from apps.kernel.postgres import database
-from apps.kernel.secrets.encryption import UnreadableSecretError
-from apps.log_sinks.exchange import TIMEOUT, SinkFailed, send
-from apps.log_sinks.kinds import SinkRequest
-from apps.organizations.journal import audit
-from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
 
-# Seconds that a run keeps sending, which is also the length of its lease.
-RUN = 20.0
-LEASE = timedelta(seconds=RUN + 3 * TIMEOUT)
 # Destinations served at a time by all processes, and of one organization: slow ones do not delay those of others.
 AT_ONCE, AT_ONCE_PER_ORGANIZATION = 6, 2
-# Pauses after failures double from the first to the maximum.
-FIRST_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(hours=1)
-# How long a destination may fail before it is switched off, which is also how long a message waits.
-PATIENCE: Final = timedelta(days=3)
-_REQUESTS: dict[str, Callable[[str, Any, Notice, datetime], SinkRequest]] = {
+_REQUESTS: dict[str, Callable[[str, Any, Notice, datetime], DeliveryRequest]] = {
     AlertDestination.Kind.WEBHOOK: webhook_request,
     AlertDestination.Kind.SLACK: slack_request,
     AlertDestination.Kind.TEAMS: teams_request,
@@ -53,7 +43,7 @@ def find_due(now: datetime) -> list[UUID]:
     leased = AlertDestination.objects.filter(leased_until__gt=now).values_list("organization_id", flat=True)
     served = Counter(leased)
     waiting = AlertDelivery.objects.filter(destination=OuterRef("pk"), status=AlertDelivery.Status.WAITING)
-    due = _servable(now).filter(Exists(waiting)).order_by(F("leased_until").asc(nulls_first=True), "id")
+    due = servable(DESTINATIONS, now).filter(Exists(waiting)).order_by(F("leased_until").asc(nulls_first=True), "id")
     chosen: list[UUID] = []
     for identifier, organization_id in due.values_list("id", "organization_id").iterator():
         if served.total() >= AT_ONCE:
@@ -69,29 +59,22 @@ def deliver(destination_id: UUID) -> int:
 
     Does nothing if another process has the lease. A failure is recorded, not raised. Raises DatabaseError.
     """
-    now = timezone.now()
-    if not _servable(now).filter(pk=destination_id).update(leased_until=now + LEASE):
-        return 0
-    sent, ends = 0, time.monotonic() + RUN
-    try:
-        while time.monotonic() < ends:
-            # Read again for each message: destination or organization may have been switched off or deleted.
-            destination = _wanted().filter(pk=destination_id).select_related("organization").first()
-            delivery = _next(destination) if destination is not None else None
-            if destination is None or delivery is None:
-                break
-            _send(destination, notice_of(delivery))
-            _finish(destination, delivery, timezone.now())
-            sent += 1
-    except SinkFailed as failure:
-        _note_failure(destination_id, failure, timezone.now())
-    finally:
-        AlertDestination.objects.filter(pk=destination_id).update(leased_until=timezone.now())
-    return sent
+    return run(DESTINATIONS, destination_id, _send_message)
+
+
+def _send_message(destination: AlertDestination) -> int | None:
+    """Send the oldest message that waits; return 1, or None if none waits. Raises DeliveryFailed."""
+    waiting = AlertDelivery.objects.filter(destination=destination, status=AlertDelivery.Status.WAITING)
+    delivery = waiting.select_related("alert__organization").order_by("id").first()
+    if delivery is None:
+        return None
+    _send(destination, notice_of(delivery))
+    _finish(destination, delivery, timezone.now())
+    return 1
 
 
 def send_test(destination: AlertDestination) -> None:
-    """Send a made-up alert to a destination. Raises SinkFailed. Nothing is recorded."""
+    """Send a made-up alert to a destination. Raises DeliveryFailed. Nothing is recorded."""
     notice = sample_of(destination)
     _send(destination, notice)
     if destination.kind == AlertDestination.Kind.PAGERDUTY:
@@ -108,36 +91,13 @@ def purge(now: datetime) -> int:
     )
 
 
-def _wanted() -> QuerySet[AlertDestination]:
-    """Return the active destinations of organizations that are not deleted."""
-    standing = Organization.objects.exclude(status=Organization.Status.DELETED)
-    return AlertDestination.objects.filter(status=AlertDestination.Status.ACTIVE, organization__in=standing)
-
-
-def _servable(now: datetime) -> QuerySet[AlertDestination]:
-    """Return the destinations that are due and have no lease."""
-    return _wanted().filter(Q(leased_until=None) | Q(leased_until__lte=now), next_attempt_at__lte=now)
-
-
-def _next(destination: AlertDestination) -> AlertDelivery | None:
-    waiting = AlertDelivery.objects.filter(destination=destination, status=AlertDelivery.Status.WAITING)
-    return waiting.select_related("alert__organization").order_by("id").first()
-
-
 def _send(destination: AlertDestination, notice: Notice) -> None:
-    credentials = _credentials_of(destination)
+    credentials = credentials_to_send(destination.encrypted_credentials, Credentials)
     url = credentials.url if isinstance(credentials, IncomingWebhook) else destination.url
     request = _REQUESTS[destination.kind](url, credentials, notice, datetime.now(UTC))
     # Do not hold a pooled connection while the destination is slow.
     database.release_connection()
     send(request, credentials.secrets, destination.organization_id)
-
-
-def _credentials_of(destination: AlertDestination) -> Credentials:
-    try:
-        return decrypt_credentials(bytes(destination.encrypted_credentials))
-    except UnreadableSecretError as error:
-        raise SinkFailed("No key in ENCRYPTION_KEYS decrypts its credentials: enter them again") from error
 
 
 @transaction.atomic
@@ -146,24 +106,3 @@ def _finish(destination: AlertDestination, delivery: AlertDelivery, now: datetim
     waiting = AlertDelivery.objects.filter(pk=delivery.pk, status=AlertDelivery.Status.WAITING)
     waiting.update(status=AlertDelivery.Status.SENT, sent_at=now)
     AlertDestination.objects.filter(pk=destination.pk).update(last_delivered_at=now, failures=0, failing_since=None)
-
-
-@transaction.atomic
-def _note_failure(destination_id: UUID, failure: SinkFailed, now: datetime) -> None:
-    row = AlertDestination.objects.select_for_update(no_key=True).get(pk=destination_id)
-    row.failures += 1
-    row.failing_since = row.failing_since or now
-    row.last_error, row.last_error_at = failure.message[:500], now
-    pause = min(FIRST_PAUSE * 2 ** min(row.failures - 1, 20), MAX_PAUSE)
-    row.next_attempt_at = now + max(pause, timedelta(seconds=failure.pause))
-    log.warning("alerts.not_delivered", destination=str(destination_id), kind=row.kind, failures=row.failures)
-    names = ["failures", "failing_since", "last_error", "last_error_at", "next_attempt_at"]
-    if row.status == AlertDestination.Status.ACTIVE and now - row.failing_since >= PATIENCE:
-        row.status = AlertDestination.Status.FAILED
-        names.append("status")
-        details = {"name": row.name, "failingSince": row.failing_since, "lastError": row.last_error}
-        with audit.acting():
-            audit.record(
-                "alert_destination.disable", organization_id=row.organization_id, resource=row, details=details
-            )
-    row.save(update_fields=names)

@@ -16,9 +16,9 @@ from uuid import UUID
 import msgspec
 
 from apps.alerts.credentials import IncomingWebhook, RoutingKey
+from apps.destinations.credentials import WebhookSecret
+from apps.destinations.exchange import DeliveryRequest
 from apps.kernel.secrets.webhook_signature import signed_headers
-from apps.log_sinks.credentials import WebhookSecret
-from apps.log_sinks.kinds import SinkRequest
 
 # PagerDuty's limit of a summary, in characters.
 _MAX_SUMMARY: Final = 1_024
@@ -56,7 +56,7 @@ class Notice(NamedTuple):
         return f"Open from {_moment(self.fired_at)} to {_moment(self.resolved_at)}."
 
 
-def webhook_request(url: str, credentials: WebhookSecret, notice: Notice, now: datetime) -> SinkRequest:
+def webhook_request(url: str, credentials: WebhookSecret, notice: Notice, now: datetime) -> DeliveryRequest:
     """Return the request to a webhook, signed at `now`."""
     content = {
         "type": "alert.resolved" if notice.is_resolved else "alert.fired",
@@ -76,10 +76,10 @@ def webhook_request(url: str, credentials: WebhookSecret, notice: Notice, now: d
         },
     }
     body = msgspec.json.encode(content)
-    return SinkRequest("POST", url, {**_JSON, **signed_headers(credentials.key, str(notice.id), now, body)}, body)
+    return DeliveryRequest("POST", url, {**_JSON, **signed_headers(credentials.key, str(notice.id), now, body)}, body)
 
 
-def slack_request(url: str, credentials: IncomingWebhook, notice: Notice, now: datetime) -> SinkRequest:
+def slack_request(url: str, credentials: IncomingWebhook, notice: Notice, now: datetime) -> DeliveryRequest:
     """Return the request to an incoming webhook of Slack; `url` and `now` are not needed."""
     text = (
         f"*{_for_slack(notice.heading)}*\n{_for_slack(notice.body)}\n<{notice.url}|{_for_slack(notice.organization)}>"
@@ -89,7 +89,7 @@ def slack_request(url: str, credentials: IncomingWebhook, notice: Notice, now: d
     return _post(credentials.url, {"text": _for_slack(notice.heading), "blocks": [section]})
 
 
-def teams_request(url: str, credentials: IncomingWebhook, notice: Notice, now: datetime) -> SinkRequest:
+def teams_request(url: str, credentials: IncomingWebhook, notice: Notice, now: datetime) -> DeliveryRequest:
     """Return the request to an incoming webhook of Teams; `url` and `now` are not needed."""
     heading = {"type": "TextRun", "text": notice.heading, "weight": "Bolder", "size": "Medium"}
     paragraphs = [
@@ -109,7 +109,7 @@ def teams_request(url: str, credentials: IncomingWebhook, notice: Notice, now: d
     return _post(credentials.url, {"type": "message", "attachments": [attachment]})
 
 
-def pagerduty_request(url: str, credentials: RoutingKey, notice: Notice, now: datetime) -> SinkRequest:
+def pagerduty_request(url: str, credentials: RoutingKey, notice: Notice, now: datetime) -> DeliveryRequest:
     """Return the request to PagerDuty's Events API; `now` is not needed."""
     event: dict[str, Any] = {
         "routing_key": credentials.routing_key,
@@ -146,8 +146,8 @@ def email_of(organization: str, notices: Sequence[Notice], settings_url: str) ->
     return " ".join(subject.split()), "\n\n\n".join([*parts, footer]) + "\n"
 
 
-def _post(url: str, content: dict[str, Any]) -> SinkRequest:
-    return SinkRequest("POST", url, dict(_JSON), msgspec.json.encode(content))
+def _post(url: str, content: dict[str, Any]) -> DeliveryRequest:
+    return DeliveryRequest("POST", url, dict(_JSON), msgspec.json.encode(content))
 
 
 def _for_slack(text: str) -> str:

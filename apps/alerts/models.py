@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.alerts.kind_names import PARAMETERS, KindName
+from apps.destinations.models import Destination
 from apps.kernel.ids import new_id
 from apps.organizations.models import Membership, Organization
 
@@ -65,8 +66,8 @@ class AlertRule(models.Model):
         return PARAMETERS[KindName(self.kind)].summary_of(self.parameters)
 
 
-class AlertDestination(models.Model):
-    """A receiver of an organization's alerts beside e-mail, with encrypted credentials and delivery state."""
+class AlertDestination(Destination):
+    """A receiver of an organization's alerts beside e-mail."""
 
     class Kind(models.TextChoices):
         """How alerts are sent."""
@@ -76,34 +77,10 @@ class AlertDestination(models.Model):
         TEAMS = "teams", "Microsoft Teams"
         PAGERDUTY = "pagerduty", "PagerDuty"
 
-    class Status(models.TextChoices):
-        """`failed`: switched off by the gateway. `deleted` is soft; the credentials themselves are erased."""
-
-        ACTIVE = "active"
-        INACTIVE = "inactive"
-        FAILED = "failed"
-        DELETED = "deleted"
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="alert_destinations")
-    name = models.CharField(max_length=100)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     # Masked where the address itself is the secret: Slack and Teams.
     url = models.CharField(max_length=500)
-    encrypted_credentials = models.BinaryField(editable=False)
-    masked_credentials = models.CharField(max_length=140, editable=False, blank=True)
-    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
-    # End of the current lease; in the past, the end of the last run.
-    leased_until = models.DateTimeField(null=True, editable=False)
-    next_attempt_at = models.DateTimeField(db_default=Now(), editable=False)
-    # Consecutive failures; `failing_since` is the first of them.
-    failures = models.PositiveIntegerField(default=0, editable=False)
-    failing_since = models.DateTimeField(null=True, editable=False)
-    last_error = models.CharField(max_length=500, blank=True, editable=False)
-    last_error_at = models.DateTimeField(null=True, editable=False)
-    last_delivered_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         verbose_name = "alert destination"
@@ -112,9 +89,6 @@ class AlertDestination(models.Model):
                 fields=["organization", "name"], condition=~Q(status="deleted"), name="alert_destination_name_unique"
             )
         ]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class Alert(models.Model):

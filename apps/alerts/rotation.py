@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apps.alerts.access import DESTINATIONS
-from apps.alerts.credentials import decrypt_credentials, encrypt_credentials
+from apps.alerts.credentials import Credentials
+from apps.destinations.credentials import decrypt_credentials, encrypt_credentials
 from apps.kernel.secrets.encryption import Rotated
 
 # Name of the secrets for the operator.
@@ -16,4 +17,4 @@ def rotate() -> Rotated:
 
 
 def _reencrypt(encrypted: bytes) -> bytes:
-    return encrypt_credentials(decrypt_credentials(encrypted))
+    return encrypt_credentials(decrypt_credentials(encrypted, Credentials))

@@ -11,6 +11,8 @@ from apps.alerts.actions import NewDestination
 from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.kind_names import PARAMETERS, KindName
 from apps.alerts.models import Alert, AlertDestination, AlertReader, AlertRule
+from apps.destinations.credentials import WebhookSecret
+from apps.destinations.serializers import MAX_KEY, WebhookSecretField
 from apps.kernel.money import plain
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
@@ -27,13 +29,9 @@ from apps.kernel.rest.serializers import (
     TextField,
     camel,
 )
-from apps.kernel.secrets.webhook_signature import secret_key
-from apps.log_sinks.credentials import WebhookSecret
 
 # PagerDuty's address of events, for accounts without one of their own region.
 PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
-# Characters of a credential.
-_MAX_KEY: Final = 200
 _ASPECTS: Final = ("model", "provider")
 # The fields with credentials, by the kind of a destination: required for a new one.
 _CREDENTIALS: Final[Mapping[str, str]] = {
@@ -160,18 +158,8 @@ class _RoutingKeyField(TextField):
 class _CredentialsShape(CamelSerializer):
     """The credentials of every kind; each kind accepts only its own."""
 
-    secret = TextField(
-        max_length=_MAX_KEY, required=False, help_text="For a webhook: whsec_ and base64 of 24 to 64 bytes"
-    )
-    routing_key = _RoutingKeyField(max_length=_MAX_KEY, required=False, help_text="For PagerDuty: the integration key")
-
-    def validate_secret(self, value: str) -> str:
-        """Check the secret against Standard Webhooks. Raises ValidationError."""
-        try:
-            secret_key(value)
-        except ValueError as error:
-            raise serializers.ValidationError("Must be whsec_ followed by 24 to 64 bytes in base64") from error
-        return value
+    secret = WebhookSecretField()
+    routing_key = _RoutingKeyField(max_length=MAX_KEY, required=False, help_text="For PagerDuty: the integration key")
 
 
 class NewAlertDestinationShape(_CredentialsShape):

@@ -7,15 +7,16 @@ from typing import Any
 
 from django.contrib import admin
 
+from apps.destinations.destination_admin import DestinationAdmin
 from apps.kernel.pages.admin import LongTableAdmin
 from apps.log_sinks import actions
 from apps.log_sinks.access import SINKS
 from apps.log_sinks.models import LogSink, WaitingRow
-from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
+from apps.organizations.integrations.integration_admin import delete_button
 
 
 @admin.register(LogSink)
-class LogSinkAdmin(IntegrationAdmin):
+class LogSinkAdmin(DestinationAdmin):
     """Log sinks of organizations."""
 
     thing = SINKS.thing
@@ -25,31 +26,20 @@ class LogSinkAdmin(IntegrationAdmin):
         "delete_sink",
         text="{row} gets nothing any more, and its credentials are erased. This cannot be undone.",
     )
-    list_display = ("name", "kind", "url", "organization_link", "status", "failures", "last_delivered_at")
-    list_filter = ("kind", "status")
-    search_fields = ("id__exact", "name", "organization__name")
-    # Changing the address would redirect the log.
     readonly_fields = (
-        *("id", "organization", "name", "kind", "url", "options", "include_content", "masked_credentials"),
-        *("created_at", "updated_at", "last_delivered_at", "delivered_rows", "dropped_rows", "failures"),
-        *("failing_since", "last_error", "last_error_at", "next_attempt_at"),
+        *DestinationAdmin.readonly_fields,
+        "options",
+        "include_content",
+        "delivered_rows",
+        "dropped_rows",
     )
     fields = (*readonly_fields, "status")
     help_texts = {
-        "kind": "How rows are sent.",
-        "url": "Where rows are sent.",
+        **DestinationAdmin.help_texts,
         "options": "Options of its kind, such as the format of a webhook, or bucket, prefix and region.",
-        "masked_credentials": "The public part of the credentials, or their last characters.",
-        "last_delivered_at": "Time of the last delivery (UTC); empty: never.",
-        "delivered_rows": "Total delivered rows.",
-        "failing_since": "Time of the first consecutive failure (UTC); empty: it works.",
-        "last_error": "The last error; empty: none yet.",
-        "last_error_at": "Time of the last error (UTC).",
-        "next_attempt_at": "Nothing is sent before this moment (UTC).",
         "include_content": "Whether stored prompts and answers are sent.",
+        "delivered_rows": "Total delivered rows.",
         "dropped_rows": "Rows that waited for five days and were not sent.",
-        "failures": "Consecutive failures; after three days of them the sink is switched off.",
-        "status": "An inactive sink receives nothing. Remove it with the button above.",
     }
 
     def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:

@@ -7,39 +7,10 @@ from __future__ import annotations
 
 import base64
 
-import msgspec
-
-from apps.kernel.secrets.encryption import decrypt, encrypt
-from apps.kernel.secrets.webhook_signature import secret_key
+from apps.destinations.credentials import SealedStruct, WebhookSecret
 
 
-class _Sealed(msgspec.Struct, frozen=True, tag_field="kind"):
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(...)"
-
-
-class WebhookSecret(_Sealed, frozen=True, tag="webhook"):
-    """The signing secret of a webhook: `whsec_` and base64."""
-
-    secret: str
-
-    @property
-    def key(self) -> bytes:
-        """The bytes of the secret. Raises ValueError."""
-        return secret_key(self.secret)
-
-    @property
-    def masked(self) -> str:
-        """The displayable part."""
-        return f"...{self.secret[-4:]}"
-
-    @property
-    def secrets(self) -> list[str]:
-        """The values to redact."""
-        return [self.secret]
-
-
-class BucketKeys(_Sealed, frozen=True, tag="s3"):
+class BucketKeys(SealedStruct, frozen=True, tag="s3"):
     """The access key of a bucket."""
 
     access_key_id: str
@@ -56,7 +27,7 @@ class BucketKeys(_Sealed, frozen=True, tag="s3"):
         return [self.secret_access_key]
 
 
-class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
+class OtlpKeys(SealedStruct, frozen=True, tag="otlp"):
     """Keys for basic authentication: a public and a secret key."""
 
     public_key: str
@@ -79,14 +50,3 @@ class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
 
 
 Credentials = WebhookSecret | BucketKeys | OtlpKeys
-
-
-def encrypt_credentials(credentials: Credentials) -> bytes:
-    """Return them encrypted with the newest encryption key."""
-    return encrypt(msgspec.json.encode(credentials))
-
-
-def decrypt_credentials(sealed: bytes) -> Credentials:
-    """Return them in clear. Raises UnreadableSecretError."""
-    credentials: Credentials = msgspec.json.decode(decrypt(bytes(sealed)), type=Credentials)
-    return credentials

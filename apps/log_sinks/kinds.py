@@ -21,9 +21,11 @@ from uuid import UUID
 
 import msgspec
 
+from apps.destinations.credentials import WebhookSecret
+from apps.destinations.exchange import DeliveryRequest
 from apps.kernel.secrets.webhook_signature import signed_headers
 from apps.keys.aws_signature import STORAGE, Place, Signable, signature
-from apps.log_sinks.credentials import BucketKeys, OtlpKeys, WebhookSecret
+from apps.log_sinks.credentials import BucketKeys, OtlpKeys
 from apps.logs.genai_names import SCHEMA_URL, finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
 from apps.logs.serializers import encode, entry_of
@@ -46,33 +48,24 @@ class SinkBatch(NamedTuple):
         return f"{self.sink_id}-{self.number:012}" if self.number else f"{self.sink_id}-sample"
 
 
-class Destination(NamedTuple):
+class SinkAddress(NamedTuple):
     """The address of a sink, and the options of its kind."""
 
     url: str
     options: dict[str, Any]
 
 
-class SinkRequest(NamedTuple):
-    """An HTTP request to send."""
-
-    method: str
-    url: str
-    headers: dict[str, str]
-    body: bytes
-
-
 JSON_LINES, JSON_ARRAY = "jsonl", "json"
 _TYPES = {JSON_LINES: "application/x-ndjson", JSON_ARRAY: "application/json"}
 
 
-def webhook_request(to: Destination, credentials: WebhookSecret, batch: SinkBatch, now: datetime) -> SinkRequest:
+def webhook_request(to: SinkAddress, credentials: WebhookSecret, batch: SinkBatch, now: datetime) -> DeliveryRequest:
     """Return the request that posts the rows; `now` is the time that is signed."""
     form = to.options.get("format", JSON_LINES)
     lines = [encode(entry_of(row)) for row in batch.rows]
     body = b"[" + b",".join(lines) + b"]" if form == JSON_ARRAY else b"".join(line + b"\n" for line in lines)
     headers = {"Content-Type": _TYPES[form], **signed_headers(credentials.key, batch.name, now, body)}
-    return SinkRequest("POST", to.url, headers, body)
+    return DeliveryRequest("POST", to.url, headers, body)
 
 
 def key_of(prefix: str, batch: SinkBatch) -> str:
@@ -80,7 +73,7 @@ def key_of(prefix: str, batch: SinkBatch) -> str:
     return f"{prefix}{batch.day:%Y/%m/%d}/{batch.name}.jsonl.gz"
 
 
-def bucket_request(to: Destination, credentials: BucketKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
+def bucket_request(to: SinkAddress, credentials: BucketKeys, batch: SinkBatch, now: datetime) -> DeliveryRequest:
     """Return the request that puts the object, signed at `now` (UTC)."""
     lines = b"".join(encode(entry_of(row)) + b"\n" for row in batch.rows)
     # No timestamp, so that the same rows give the same bytes.
@@ -96,7 +89,7 @@ def bucket_request(to: Destination, credentials: BucketKeys, batch: SinkBatch, n
     signed = signature(
         Signable("PUT", url, headers, body), place, credentials.access_key_id, credentials.secret_access_key
     )
-    return SinkRequest("PUT", url, {**headers, "Authorization": signed}, body)
+    return DeliveryRequest("PUT", url, {**headers, "Authorization": signed}, body)
 
 
 # Characters of one attribute; longer ones are dropped, because half of one would be unreadable.
@@ -125,7 +118,7 @@ _COLUMNS = {
 }
 
 
-def otlp_request(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
+def otlp_request(to: SinkAddress, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> DeliveryRequest:
     """Return the request that posts the spans; `now` is not needed."""
     spans = [span_of(row) for row in batch.rows]
     scope = {"scope": {"name": "model-gateway"}, "spans": spans, "schemaUrl": SCHEMA_URL}
@@ -133,7 +126,7 @@ def otlp_request(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: 
     told = {"resource": resource, "scopeSpans": [scope], "schemaUrl": SCHEMA_URL}
     body = msgspec.json.encode({"resourceSpans": [told]})
     headers = {"Content-Type": "application/json", "Authorization": credentials.basic}
-    return SinkRequest("POST", to.url, headers, body)
+    return DeliveryRequest("POST", to.url, headers, body)
 
 
 def span_of(row: LogRow) -> dict[str, Any]:

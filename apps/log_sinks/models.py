@@ -9,11 +9,11 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from apps.kernel.ids import new_id
+from apps.destinations.models import Destination
 from apps.organizations.models import Organization
 
 
-class LogSink(models.Model):
+class LogSink(Destination):
     """An organization's receiver of its log, with encrypted credentials and delivery state."""
 
     class Kind(models.TextChoices):
@@ -23,41 +23,16 @@ class LogSink(models.Model):
         S3 = "s3", "S3-compatible bucket"
         OTLP = "otlp", "OpenTelemetry (Langfuse)"
 
-    class Status(models.TextChoices):
-        """`failed`: switched off by the gateway. `deleted` is soft; the credentials themselves are erased."""
-
-        ACTIVE = "active"
-        INACTIVE = "inactive"
-        FAILED = "failed"
-        DELETED = "deleted"
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="log_sinks")
-    name = models.CharField(max_length=100)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     url = models.URLField(max_length=500)
     # Options of its kind: `format` of a webhook; `bucket`, `prefix`, `region` of a bucket.
     options = models.JSONField(default=dict, blank=True)
     # Whether stored prompts and answers are sent.
     include_content = models.BooleanField(default=False)
-    encrypted_credentials = models.BinaryField(editable=False)
-    # The public part of the credentials, or their last characters.
-    masked_credentials = models.CharField(max_length=140, editable=False, blank=True)
-    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
 
     # The number of the newest batch; a batch with waiting rows is sent again under its number.
     last_batch = models.BigIntegerField(default=0, editable=False)
-    # End of the current lease; in the past, the end of the last run.
-    leased_until = models.DateTimeField(null=True, editable=False)
-    next_attempt_at = models.DateTimeField(db_default=Now(), editable=False)
-    # Consecutive failures; `failing_since` is the first of them.
-    failures = models.PositiveIntegerField(default=0, editable=False)
-    failing_since = models.DateTimeField(null=True, editable=False)
-    last_error = models.CharField(max_length=500, blank=True, editable=False)
-    last_error_at = models.DateTimeField(null=True, editable=False)
-    last_delivered_at = models.DateTimeField(null=True, editable=False)
     delivered_rows = models.BigIntegerField(default=0, editable=False)
     # Whether the owners still have to be notified that it was switched off.
     disabled_notice_due = models.BooleanField(default=False, db_default=False, editable=False)
@@ -75,8 +50,10 @@ class LogSink(models.Model):
             )
         ]
 
-    def __str__(self) -> str:
-        return self.name
+    def switch_off(self) -> list[str]:
+        """Set the status `failed`, with a notice to the owners; return the names of the changed columns."""
+        self.disabled_notice_due = True
+        return [*super().switch_off(), "disabled_notice_due"]
 
 
 class WaitingRow(models.Model):

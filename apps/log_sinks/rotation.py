@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from apps.destinations.credentials import decrypt_credentials, encrypt_credentials
 from apps.kernel.secrets.encryption import Rotated
 from apps.log_sinks.access import SINKS
-from apps.log_sinks.credentials import decrypt_credentials, encrypt_credentials
+from apps.log_sinks.credentials import Credentials
 
 # Name of the secrets for the operator.
 WORDS = "credentials of log sinks"
@@ -16,4 +17,4 @@ def rotate() -> Rotated:
 
 
 def _reencrypt(encrypted: bytes) -> bytes:
-    return encrypt_credentials(decrypt_credentials(encrypted))
+    return encrypt_credentials(decrypt_credentials(encrypted, Credentials))

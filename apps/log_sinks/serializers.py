@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from apps.destinations.credentials import WebhookSecret
+from apps.destinations.serializers import MAX_KEY, WebhookSecretField
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import (
     BooleanField,
@@ -18,14 +20,11 @@ from apps.kernel.rest.serializers import (
     TextField,
     camel,
 )
-from apps.kernel.secrets.webhook_signature import secret_key
 from apps.log_sinks.actions import NewSink
-from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret
+from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys
 from apps.log_sinks.kinds import JSON_ARRAY, JSON_LINES
 from apps.log_sinks.models import LogSink
 
-# Characters of a key.
-MAX_KEY = 200
 # As in a path: names of buckets, and prefixes of objects' keys.
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _PREFIX: Final = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/)*")
@@ -90,20 +89,12 @@ class _PatternField(TextField):
 class _CredentialsShape(CamelSerializer):
     """The credentials of every kind; each kind accepts only its own."""
 
-    secret = _KeyField(help_text="For a webhook: whsec_ followed by 24 to 64 bytes in base64")
+    secret = WebhookSecretField()
     access_key_id = _KeyField(help_text="For a bucket")
     secret_access_key = _KeyField(help_text="For a bucket")
     # In basic authentication, a colon ends the user name.
     public_key = _KeyField(with_colons=False, help_text="For an OTLP endpoint: the user of basic authentication")
     secret_key = _KeyField(help_text="For an OTLP endpoint: the password of basic authentication")
-
-    def validate_secret(self, value: str) -> str:
-        """Check the secret against Standard Webhooks. Raises ValidationError."""
-        try:
-            secret_key(value)
-        except ValueError as error:
-            raise serializers.ValidationError("Must be whsec_ followed by 24 to 64 bytes in base64") from error
-        return value
 
 
 class NewSinkShape(_CredentialsShape):

@@ -36,6 +36,8 @@ from apps.billing.models import (
     Transaction,
 )
 from apps.catalog.models import CatalogProposal, Model, ModelProvider, PriceChange, PriceListReading, Provider
+from apps.destinations.credentials import WebhookSecret
+from apps.destinations.credentials import encrypt_credentials as encrypt_sink_credentials
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id, time_of
@@ -43,8 +45,6 @@ from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.limits.models import Limit, LimitCharge, LimitCounter
-from apps.log_sinks.credentials import WebhookSecret
-from apps.log_sinks.credentials import encrypt_credentials as encrypt_sink_credentials
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs import partitions
 from apps.logs.models import (

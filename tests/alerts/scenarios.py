@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey, encrypt_credentials
+from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.evaluation import evaluate, watch
 from apps.alerts.models import Alert, AlertDestination, AlertRule
 from apps.billing import ledger
@@ -18,10 +18,10 @@ from apps.billing.ledger import Charge
 from apps.billing.models import Transaction
 from apps.catalog import catalog_cache
 from apps.catalog.models import ModelProvider, PriceChange
+from apps.destinations.credentials import WebhookSecret, encrypt_credentials
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
-from apps.log_sinks.credentials import WebhookSecret
 from apps.logs import rollup
 from apps.organizations.models import Organization
 from tests.log_sinks.sinks import SECRET, make_sink

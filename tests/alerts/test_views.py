@@ -8,10 +8,12 @@ import pytest
 from django.utils import timezone
 
 from apps.alerts import actions
-from apps.alerts.credentials import IncomingWebhook, RoutingKey, decrypt_credentials
+from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.evaluation import watch
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertReader, AlertRule, AlertWatch
 from apps.alerts.rotation import rotate
+from apps.destinations import actions as destinations
+from apps.destinations.credentials import decrypt_credentials
 from apps.organizations.actions import delete_organization
 from apps.organizations.models import AuditEntry
 from apps.organizations.tasks import erase
@@ -157,7 +159,7 @@ def test_an_incoming_webhooks_address_is_a_secret(world: World, adam: Caller) ->
     shown = answer.json()["destination"]
     assert (shown["url"], shown["maskedCredentials"]) == ("https://93.184.215.14/...XXXX",) * 2
     row = AlertDestination.objects.get()
-    assert decrypt_credentials(bytes(row.encrypted_credentials)) == IncomingWebhook(SLACK)
+    assert decrypt_credentials(bytes(row.encrypted_credentials), Credentials) == IncomingWebhook(SLACK)
     [noted] = AuditEntry.objects.filter(action="alert_destination.create")
     assert "B000" not in str(noted.details)
     assert adam.send("DELETE", f"/alerts/destinations/{row.id}", {}).status_code == 200
@@ -167,7 +169,7 @@ def test_an_incoming_webhooks_address_is_a_secret(world: World, adam: Caller) ->
 
 def test_pagerduty_needs_a_key_and_has_an_address(world: World, adam: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(actions, "check_url_field", lambda url, *_: checked.append(url))
+    monkeypatch.setattr(destinations, "check_url_field", lambda url, *_: checked.append(url))
     body = {"organizationId": str(world.acme.id), "kind": "pagerduty", "name": "on call", "routingKey": ROUTING_KEY}
     row = adam.post("/alerts/destinations", body).json()["destination"]
     assert checked == [row["url"]] == ["https://events.pagerduty.com/v2/enqueue"]
@@ -177,7 +179,7 @@ def test_pagerduty_needs_a_key_and_has_an_address(world: World, adam: Caller, mo
         adam.send("PATCH", path, {"routingKey": "ANOTHERKEY", "name": "night"}).json()["destination"]["name"] == "night"
     )
     stored = AlertDestination.objects.get()
-    assert decrypt_credentials(bytes(stored.encrypted_credentials)) == RoutingKey("ANOTHERKEY")
+    assert decrypt_credentials(bytes(stored.encrypted_credentials), Credentials) == RoutingKey("ANOTHERKEY")
     refused = adam.send("PATCH", path, {"secret": SECRET})
     assert refused.json()["issues"] == [{"path": "secret", "message": "Not a field of the kind pagerduty"}]
 
@@ -224,7 +226,10 @@ def test_rotation_encrypts_credentials_again(world: World) -> None:
     assert rotate().count == 1
     row.refresh_from_db()
     after = bytes(row.encrypted_credentials)
-    assert (after != before, decrypt_credentials(after)) == (True, decrypt_credentials(before))
+    assert (after != before, decrypt_credentials(after, Credentials)) == (
+        True,
+        decrypt_credentials(before, Credentials),
+    )
 
 
 def test_erasure_leaves_nothing_of_an_organization(world: World, adam: Caller) -> None:

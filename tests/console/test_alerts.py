@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.alerts.credentials import IncomingWebhook, decrypt_credentials
+from apps.alerts.credentials import Credentials, IncomingWebhook
 from apps.alerts.evaluation import watch
 from apps.alerts.models import Alert, AlertDestination, AlertReader, AlertRule
+from apps.destinations.credentials import decrypt_credentials
 from tests.alerts.scenarios import ROUTING_KEY, fire, make_destination, make_rule
 from tests.log_sinks.sinks import make_sink
 from tests.support.cast import World
@@ -146,7 +147,7 @@ def test_a_destination_is_added_and_its_address_masked(world: World) -> None:
     fields = {"name": "team", "kind": "slack", "url": SLACK, "secret": "", "routingKey": ""}
     assert adam.send(page(world.acme, "alert-destinations"), fields).status_code == 303
     row = AlertDestination.objects.get()
-    assert decrypt_credentials(bytes(row.encrypted_credentials)) == IncomingWebhook(SLACK)
+    assert decrypt_credentials(bytes(row.encrypted_credentials), Credentials) == IncomingWebhook(SLACK)
     shown = adam.open(page(world.acme, "alert-destinations"))
     assert ("https://93.184.215.14/...XXXX" in words(shown), "B000" in shown.content.decode()) == (True, False)
     refused = adam.send(

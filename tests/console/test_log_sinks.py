@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apps.log_sinks.credentials import BucketKeys, decrypt_credentials
+from apps.destinations.credentials import decrypt_credentials
+from apps.log_sinks.credentials import BucketKeys, Credentials
 from apps.log_sinks.models import LogSink
 from tests.log_sinks.sinks import SECRET, SIGNING_KEY, make_sink
 from tests.support.cast import World
@@ -45,7 +46,7 @@ def test_a_sink_is_registered_once_and_its_credentials_never_shown(world: World,
         assert (answer.status_code, answer["Location"]) == (303, page(world.acme, PATH))
     sink = LogSink.objects.get()
     assert (sink.options, sink.include_content) == ({"bucket": "acme-logs", "region": "eu-central-1"}, True)
-    assert decrypt_credentials(bytes(sink.encrypted_credentials)) == BucketKeys("AKIAEXAMPLE", SIGNING_KEY)
+    assert decrypt_credentials(bytes(sink.encrypted_credentials), Credentials) == BucketKeys("AKIAEXAMPLE", SIGNING_KEY)
     shown = adam.open(page(world.acme, PATH)).content.decode()
     assert ("acme-logs/" in shown, SIGNING_KEY in shown) == (True, False)
 

@@ -25,6 +25,7 @@ CEILINGS = {
     "apps/kernel": 0,
     "apps/keys": 0,
     "apps/limits": 0,
+    "apps/destinations": 0,
     "apps/log_sinks": 0,
     "apps/logs": 0,
     "apps/mcp": 0,

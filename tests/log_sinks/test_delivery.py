@@ -13,7 +13,8 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.log_sinks import delivery, queue
+from apps.destinations import delivery as runs
+from apps.log_sinks import queue
 from apps.log_sinks.delivery import deliver, find_due
 from apps.log_sinks.erasure import erase
 from apps.log_sinks.models import LogSink, WaitingRow
@@ -139,7 +140,7 @@ def test_a_failure_pauses_and_the_next_success_ends_it(world: World, sink: LogSi
     assert deliver(sink.pk) == 0
     sink.refresh_from_db()
     assert (sink.failures, sink.last_error) == (1, "It answered 503: no room for ...")
-    assert before + delivery.FIRST_PAUSE <= sink.next_attempt_at <= timezone.now() + delivery.FIRST_PAUSE
+    assert before + runs.FIRST_PAUSE <= sink.next_attempt_at <= timezone.now() + runs.FIRST_PAUSE
     assert (find_due(timezone.now()), deliver(sink.pk), len(receiver.taken)) == ([], 0, 1)
     make_due(sink)
     receiver.headers = {"Retry-After": "120"}
@@ -185,7 +186,7 @@ def test_a_private_address_is_not_called(world: World, sink: LogSink, receiver: 
 def test_a_sink_that_fails_for_days_is_switched_off(world: World, sink: LogSink, receiver: Receiver) -> None:
     record = log_row(world)
     receiver.status = 500
-    begun = timezone.now() - delivery.PATIENCE
+    begun = timezone.now() - runs.PATIENCE
     LogSink.objects.update(failing_since=begun + timedelta(minutes=5), failures=70)
     deliver(sink.pk)
     assert (LogSink.objects.get().status, AuditEntry.objects.filter(action="log_sink.disable").count()) == ("active", 0)

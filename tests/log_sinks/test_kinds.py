@@ -15,8 +15,8 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from apps.destinations.exchange import DeliveryFailed
 from apps.log_sinks.delivery import deliver, send_sample
-from apps.log_sinks.exchange import SinkFailed
 from apps.log_sinks.models import LogSink
 from apps.logs.serializers import LOG_FIELDS
 from tests.log_sinks.sinks import ACCESS_KEY, PUBLIC_KEY, SECRET, SECRET_KEY, SIGNING_KEY, log_row, make_sink
@@ -190,6 +190,6 @@ def test_a_sample_is_sent_and_changes_nothing(
     if kind == "s3":
         assert receiver.taken[0].path.endswith(f"/{sink.pk}-sample.jsonl.gz")
     receiver.status = 403
-    with pytest.raises(SinkFailed, match="It answered 403"):
+    with pytest.raises(DeliveryFailed, match="It answered 403"):
         send_sample(sink)
     assert LogSink.objects.values().get() == before

@@ -8,7 +8,8 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from apps.log_sinks import delivery, owner_emails
+from apps.destinations import delivery as runs
+from apps.log_sinks import owner_emails
 from apps.log_sinks.delivery import deliver
 from apps.log_sinks.models import LogSink
 from apps.organizations.models import Membership
@@ -29,7 +30,7 @@ def test_owners_are_told_once_that_a_sink_was_switched_off(
     receiver.status = 500
     deliver(sink.pk)
     assert (owner_emails.tell_owners(), mail.outbox) == (0, [])
-    since = timezone.now() - delivery.PATIENCE
+    since = timezone.now() - runs.PATIENCE
     LogSink.objects.update(failing_since=since, name="Nightly\nBcc: x@example.com")
     LogSink.objects.update(next_attempt_at=timezone.now(), leased_until=None)
     deliver(sink.pk)

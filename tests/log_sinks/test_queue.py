@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apps.billing import ledger
+from apps.destinations.credentials import encrypt_credentials
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.settle import settle
-from apps.log_sinks.credentials import encrypt_credentials
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs.models import RequestLog
 from tests.log_sinks.sinks import CREDENTIALS

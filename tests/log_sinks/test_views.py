@@ -8,10 +8,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from apps.destinations.credentials import decrypt_credentials
 from apps.kernel.secrets.encryption import decrypt
 from apps.log_sinks import actions, metrics
 from apps.log_sinks.access import SINKS
-from apps.log_sinks.credentials import BucketKeys, decrypt_credentials
+from apps.log_sinks.credentials import BucketKeys, Credentials
 from apps.log_sinks.models import LogSink
 from apps.log_sinks.rotation import rotate
 from apps.organizations.models import AuditEntry
@@ -131,7 +132,7 @@ def test_a_sink_is_changed_and_removed(world: World, adam: Caller) -> None:
     assert (changed["status"], changed["failures"], changed["failingSince"]) == ("active", 0, None)
     assert changed["maskedCredentials"] == "AKIAOTHER"
     row = LogSink.objects.get()
-    assert decrypt_credentials(bytes(row.encrypted_credentials)) == BucketKeys("AKIAOTHER", "another")
+    assert decrypt_credentials(bytes(row.encrypted_credentials), Credentials) == BucketKeys("AKIAOTHER", "another")
     assert AuditEntry.objects.get(action="log_sink.update").details["credentials"] == "replaced"
     before = LogSink.objects.values().get()
     for body, issue in (

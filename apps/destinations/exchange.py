@@ -1,4 +1,4 @@
-"""One HTTP request to a sink: sent to the checked address within a time limit; errors have messages for its owner.
+"""One HTTP request to a destination: sent to the checked address in time; errors have messages for its owner.
 
 Redirects are refused, because credentials are sent. Only the beginning of an answer is read. Credentials never appear
 in messages or logs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import gevent
@@ -19,7 +19,6 @@ from urllib3.exceptions import HTTPError
 
 from apps.kernel.secrets.redaction import redact
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
-from apps.log_sinks.kinds import SinkRequest
 
 # Timeouts in seconds: to connect, for each piece of an answer, and in total.
 CONNECT_TIMEOUT, READ_TIMEOUT, TIMEOUT = 5.0, 10.0, 20.0
@@ -29,8 +28,17 @@ _MAX_TOLD: Final = 300
 _MAX_PAUSE: Final = 3_600
 
 
-class SinkFailed(Exception):
-    """A sink did not accept a delivery; the message is for its owner. `pause`: seconds that it asks to wait."""
+class DeliveryRequest(NamedTuple):
+    """An HTTP request to send."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class DeliveryFailed(Exception):
+    """A destination did not accept a delivery; the message is for its owner. `pause`: seconds that it asks to wait."""
 
     def __init__(self, message: str, pause: float = 0.0) -> None:
         super().__init__(message)
@@ -38,15 +46,15 @@ class SinkFailed(Exception):
         self.pause = pause
 
 
-def send(request: SinkRequest, secrets: list[str], owner: UUID) -> None:
+def send(request: DeliveryRequest, secrets: list[str], owner: UUID) -> None:
     """Send a request of an organization, and return once it is accepted.
 
-    Raises SinkFailed, whose message contains none of the secrets.
+    Raises DeliveryFailed, whose message contains none of the secrets.
     """
     try:
         session = resolve_safe_address(request.url, owner).session()
     except UnsafeAddressError as error:
-        raise SinkFailed(f"Its address cannot be called: {error}") from error
+        raise DeliveryFailed(f"Its address cannot be called: {error}") from error
     ends = time.monotonic() + TIMEOUT
     with session:
         session.headers.update({"User-Agent": "model-gateway", "Accept-Encoding": "identity"})
@@ -69,21 +77,21 @@ def send(request: SinkRequest, secrets: list[str], owner: UUID) -> None:
         pause = answer.headers.get("Retry-After", "")
         seconds = min(float(pause), _MAX_PAUSE) if pause.isascii() and pause.isdecimal() else 0.0
         if 300 <= answer.status_code < 400:
-            raise SinkFailed("It redirects, which is not followed: register the final address")
-        raise SinkFailed(f"It answered {answer.status_code}{f': {words}' if words else ''}", seconds)
+            raise DeliveryFailed("It redirects, which is not followed: register the final address")
+        raise DeliveryFailed(f"It answered {answer.status_code}{f': {words}' if words else ''}", seconds)
 
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Limit waiting for the sink to the time limit. Raises SinkFailed."""
+    """Limit waiting for the destination to the time limit. Raises DeliveryFailed."""
     try:
         with gevent.Timeout(TIMEOUT, requests.Timeout()):
             yield
     except (requests.Timeout, TimeoutError) as error:
-        raise SinkFailed(f"It did not answer within {TIMEOUT:g} s") from error
+        raise DeliveryFailed(f"It did not answer within {TIMEOUT:g} s") from error
     except (requests.RequestException, HTTPError, OSError) as error:
         # The message may quote the address with its query.
-        raise SinkFailed("It could not be reached") from error
+        raise DeliveryFailed("It could not be reached") from error
 
 
 def _beginning(answer: requests.Response, ends: float) -> bytes:
@@ -98,7 +106,7 @@ def _beginning(answer: requests.Response, ends: float) -> bytes:
 
 
 def _words_of(said: bytes, secrets: list[str]) -> str:
-    """Return a sink's message without credentials, on one line, shortened for display."""
+    """Return a destination's message without credentials, on one line, shortened for display."""
     # Redact first: truncating could leave half of a credential.
     text = redact(_message_in(said) or said.decode("utf-8", "replace"), secrets)
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:_MAX_TOLD]
