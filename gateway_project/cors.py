@@ -20,7 +20,7 @@ from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of, route_table
 from apps.keys.allowed_origins import known_origins
 from gateway_project.configuration.web_origins import ANY, CorsOrigins
-from gateway_project.http.refusals import refusal
+from gateway_project.http.response_writer import refusal
 
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
 _FAMILIES = frozenset({Family.OPENAI, Family.ANTHROPIC, Family.GOOGLE, Family.MCP})

@@ -15,7 +15,6 @@ from apps.alerts import views as alerts
 from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
-from apps.batches import upload_endpoints as uploads
 from apps.batches.kept_pictures import read_picture
 from apps.billing import views as billing
 from apps.billing import views as payments
@@ -27,11 +26,21 @@ from apps.console.pages import programs
 from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, key_management, ollama
-from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
-from apps.gateway.endpoints.chat_completions import chat_completions, cohere_chat, completions
-from apps.gateway.endpoints.converse import converse, converse_stream
+from apps.gateway.endpoints.chat_completions import (
+    chat_completions,
+    cohere_chat,
+    completions,
+    converse,
+    converse_stream,
+)
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
-from apps.gateway.endpoints.images import images_edits, images_generations
+from apps.gateway.endpoints.media import (
+    audio_speech,
+    audio_transcriptions,
+    audio_translations,
+    images_edits,
+    images_generations,
+)
 from apps.gateway.endpoints.messages import count_tokens, messages
 from apps.gateway.endpoints.one_model import read_model
 from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
@@ -110,10 +119,10 @@ _MODEL_ROUTES = [
     Route("v1/files/<str:file_id>", files.retrieve_file, Family.OPENAI, method="GET"),
     Route("v1/files/<str:file_id>", files.delete_file, Family.OPENAI, method="DELETE"),
     Route("v1/files/<str:file_id>/content", files.read_file_content, Family.OPENAI, method="GET"),
-    Route("v1/uploads", uploads.create_upload, Family.OPENAI, method="POST"),
-    Route("v1/uploads/<str:upload_id>/parts", uploads.add_part, Family.OPENAI, method="POST"),
-    Route("v1/uploads/<str:upload_id>/complete", uploads.complete_upload, Family.OPENAI, method="POST"),
-    Route("v1/uploads/<str:upload_id>/cancel", uploads.cancel_upload, Family.OPENAI, method="POST"),
+    Route("v1/uploads", files.create_upload, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/parts", files.add_part, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/complete", files.complete_upload, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/cancel", files.cancel_upload, Family.OPENAI, method="POST"),
     Route("v1/batches", batches.create_batch, Family.OPENAI, method="POST"),
     Route("v1/batches", batches.list_batches, Family.OPENAI, method="GET"),
     Route("v1/batches/<str:batch_id>", batches.retrieve_batch, Family.OPENAI, method="GET"),

@@ -123,7 +123,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "apps.kernel.rest.middleware.SecurityHeadersMiddleware",
     "apps.kernel.rest.middleware.RequestMiddleware",
-    "apps.kernel.rest.compression.CompressionMiddleware",
+    "apps.kernel.rest.middleware.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

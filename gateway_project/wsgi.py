@@ -23,7 +23,7 @@ from apps.kernel.rest.errors import method_not_allowed, unknown_path  # noqa: E4
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
 from apps.responses import background, request_state  # noqa: E402, F401 - workers share what the second one loads
 from gateway_project.cors import Cors  # noqa: E402
-from gateway_project.http.refusals import refusal  # noqa: E402
+from gateway_project.http.response_writer import refusal  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402
 from gateway_project.observability.request_lines import RequestLines  # noqa: E402
 from gateway_project.routes import TABLE  # noqa: E402

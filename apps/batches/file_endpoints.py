@@ -1,4 +1,10 @@
-"""`/v1/files`: upload, list, retrieve, delete and download files. OpenAI's format, and Anthropic's for its clients."""
+"""`/v1/files`: upload, list, retrieve, delete and download files. OpenAI's format, and Anthropic's for its clients.
+
+`/v1/uploads`: create an upload, add parts to it, complete or cancel it. OpenAI's format.
+
+A form is read as it arrives, and its file is written to the store a chunk at a time. Until all of it has arrived, the
+file takes room and is invisible. An incomplete file is removed at once or, if the process ended, by the next purge.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +13,40 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 from mimetypes import guess_type
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.batches import refusals
+from apps.batches import refusals, uploads
 from apps.batches.access import access_file, beyond, insist_on_keeping, page_of, visible_files
 from apps.batches.file_fields import (
     PURPOSES,
     Listing,
     max_bytes,
     read_anthropic_fields,
+    read_completion,
     read_file_fields,
     read_limit,
     read_listing,
     read_name,
+    read_new_upload,
 )
-from apps.batches.incoming_files import IncomingFile, receive
-from apps.batches.models import FilePurpose, StoredFile
+from apps.batches.models import FilePurpose, StoredFile, Upload
 from apps.batches.retention import delete_files
-from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
+from apps.batches.stored_files import CHUNK, FileOwner, FileWriter, chunks_of, name_in, name_of
 from apps.gateway.access.policy import Policy, find_current_policy
+from apps.gateway.admission.byte_budget import IncomingBody, read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.client.multipart import PartHead
+from apps.gateway.client.multipart import MULTIPART, PartHead, parts_of
 from apps.gateway.dialects import ClientErrorWriter
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import FORM_ROOM, MAX_FILE_PART
 from apps.kernel.postgres import database
 from apps.responses.items import last_of, list_object
 from apps.responses.retention import expiry_of
@@ -218,3 +227,193 @@ def anthropic_page(rows: QuerySet[StoredFile], query: Mapping[str, Sequence[str]
     first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
     next_page = last if has_more and before is None else None
     return {"data": shown, "has_more": has_more, "first_id": first, "last_id": last, "next_page": next_page}
+
+
+def create_upload(request: ClientRequest) -> ClientResponse:
+    """Create an upload, whose parts are taken for an hour."""
+
+    def create(policy: Policy) -> ClientResponse:
+        insist_on_keeping(policy)
+        body, _ = read_body(request, policy.organization_id)
+        return _answer(_upload_object(uploads.create(policy, read_new_upload(body))))
+
+    return _answer_about_uploads(request, create)
+
+
+def add_part(request: ClientRequest) -> ClientResponse:
+    """Store a part that a form brings, as it arrives."""
+
+    def add(policy: Policy) -> ClientResponse:
+        insist_on_keeping(policy)
+        upload = _find_upload(policy, request)
+        uploads.insist_on_pending(upload)
+        most = min(MAX_FILE_PART, max_bytes(None))
+
+        def begin(head: PartHead, fields: Mapping[str, str]) -> tuple[FileWriter, int]:
+            return FileWriter.of_row(uploads.new_part(upload), uploads.insert_part), most
+
+        def finish(file: IncomingFile, fields: Mapping[str, str]) -> None:
+            file.writer.row.lines = file.line_ends
+
+        return _answer(_part_object(receive(request, policy, "data", most, begin, finish).row))
+
+    return _answer_about_uploads(request, add)
+
+
+def complete_upload(request: ClientRequest) -> ClientResponse:
+    """Make a file of an upload's parts."""
+
+    def complete(policy: Policy) -> ClientResponse:
+        insist_on_keeping(policy)
+        body, _ = read_body(request, policy.organization_id)
+        row, file = uploads.complete(_find_upload(policy, request), read_completion(body))
+        return _answer({**_upload_object(row), "file": file_object(file)})
+
+    return _answer_about_uploads(request, complete)
+
+
+def cancel_upload(request: ClientRequest) -> ClientResponse:
+    """Cancel an upload; one that was cancelled stays so."""
+    return _answer_about_uploads(
+        request, lambda policy: _answer(_upload_object(uploads.cancel(_find_upload(policy, request))))
+    )
+
+
+def _upload_object(row: Upload) -> Record:
+    return {
+        "id": row.pk,
+        "object": "upload",
+        "bytes": row.size,
+        "created_at": int(row.created_at.timestamp()),
+        "expires_at": int(row.expires_at.timestamp()),
+        "filename": name_in(row),
+        "purpose": row.purpose,
+        "status": uploads.status_of(row),
+        "file": None,
+    }
+
+
+def _part_object(row: StoredFile) -> Record:
+    created_at = int(row.created_at.timestamp())
+    return {"id": row.pk, "object": "upload.part", "created_at": created_at, "upload_id": row.upload_id}
+
+
+def _find_upload(policy: Policy, request: ClientRequest) -> Upload:
+    """Return the upload that the path names. Raises NotFound."""
+    return uploads.access_upload(policy, request.parameters["upload_id"])
+
+
+def _answer_about_uploads(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
+    return answer_authenticated(request, "uploads", OPENAI, lambda token: work(find_current_policy(token)))
+
+
+# Bytes of a field beside the file, of which a name's length are read.
+_MAX_FIELD: Final = 64 * 1024
+_MAX_TEXT: Final = 255
+
+
+class IncomingFile:
+    """A file that arrives: how much of it, and how many line ends are in that."""
+
+    def __init__(self, writer: FileWriter, field: str, most: int, left: Callable[[], int]) -> None:
+        """Take the writer of a new file, its field, the most bytes that it may have, and how many may still come."""
+        self.writer = writer
+        self.size = self.line_ends = 0
+        self._field = field
+        self._most = most
+        self._left = left
+        self._begun = False
+
+    def add(self, piece: bytes) -> None:
+        """Take in what came. Raises BodyTooLarge, InvalidRequest for want of room, DatabaseError."""
+        self.size += len(piece)
+        self.line_ends += piece.count(b"\n")
+        self.insist_on_size(self._most)
+        if self.size >= CHUNK and not self._begun:
+            # Only a small file's size is known before it is written.
+            self._begin(min(self.size + self._left(), self._most))
+        self.writer.add(piece)
+
+    def insist_on_size(self, most: int) -> None:
+        """Raise BodyTooLarge when it is larger than that."""
+        if self.size > most:
+            raise refusals.too_large_file(most, self._field)
+
+    def end(self) -> None:
+        """Write the rest of it, and let it be seen. Raises InvalidRequest for want of room, DatabaseError."""
+        if not self._begun:
+            self._begin(self.size)
+        self.writer.close()
+
+    def abandon(self) -> None:
+        """Remove what there is of it."""
+        if self._begun:
+            self.writer.abandon()
+
+    def _begin(self, size: int) -> None:
+        # If the answer is lost, the row may have been written.
+        self._begun = True
+        self.writer.begin(size)
+
+
+class Begin(Protocol):
+    """A function that makes the writer of a form's file."""
+
+    def __call__(self, head: PartHead, fields: Mapping[str, str]) -> tuple[FileWriter, int]:
+        """Return a writer and its maximum of bytes, from the fields that came before the file. Raises ApiError."""
+
+
+def receive(
+    request: ClientRequest,
+    policy: Policy,
+    field: str,
+    most: int,
+    begin: Begin,
+    finish: Callable[[IncomingFile, Mapping[str, str]], None],
+) -> FileWriter:
+    """Read the form that a request brings, and store its one file, which is in a field of that name.
+
+    `most` is how many bytes the file may have at all. `finish` looks at all of the form before the file is seen. When
+    anything fails nothing is stored. Raises ApiError naming the field, DatabaseError.
+    """
+    request.accepted_content_types = (MULTIPART,)
+    if (request.content_length or 0) > most + FORM_ROOM:
+        raise refusals.too_large_file(most, field)
+    body = IncomingBody(request, policy.organization_id, most + FORM_ROOM)
+    fields: dict[str, str] = {}
+    seen: set[str] = set()
+    file: IncomingFile | None = None
+    try:
+        for head, data in parts_of(body, request.content_type_header):
+            if head.name in seen:
+                raise InvalidRequest(f"{head.name} is given twice", param=head.name)
+            seen.add(head.name)
+            if head.name == field:
+                writer, limit = begin(head, fields)
+                file = IncomingFile(writer, field, limit, lambda: body.left)
+                for piece in data:
+                    file.add(piece)
+            elif (text := _read_text(head, data)) is not None:
+                fields[head.name] = text
+        if file is None:
+            raise refusals.no_file_in_form(field)
+        if not file.size:
+            raise InvalidRequest(f"{field} is empty", param=field)
+        finish(file, fields)
+        file.end()
+    except BaseException:
+        if file is not None:
+            file.abandon()
+        raise
+    return file.writer
+
+
+def _read_text(head: PartHead, data: Iterator[bytes]) -> str | None:
+    """Return the beginning of a field's text, None for a file, which no other field may be. Raises InvalidRequest."""
+    text, size = b"", 0
+    for piece in data:
+        size += len(piece)
+        if size > _MAX_FIELD:
+            raise InvalidRequest(f"{head.name} is longer than {_MAX_FIELD} bytes", param=head.name)
+        text = (text + piece)[:_MAX_TEXT]
+    return text.decode("utf-8", "replace") if head.filename is None else None

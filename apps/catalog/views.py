@@ -20,7 +20,7 @@ from apps.catalog.model_listing import build_entry, build_listing, list_of
 from apps.catalog.offers import Catalog, CatalogModel, Offer
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
-from apps.kernel.rest.compression import accepts_gzip, gzipped
+from apps.kernel.rest.middleware import accepts_gzip, gzipped
 
 _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
 

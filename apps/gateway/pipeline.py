@@ -29,10 +29,8 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Text
 from apps.gateway.canonical.events import Failed, Summary, TextDelta
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.client_disconnect import CancelSwitch
-from apps.gateway.client.guard_model_call import ROUTE as GUARD_ROUTE
-from apps.gateway.client.guard_model_call import GuardModelCall
-from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.client.loop_detection import read_cdn_loop
+from apps.gateway.client.http_request import ROUTE as GUARD_ROUTE
+from apps.gateway.client.http_request import ClientRequest, GuardModelCall, read_cdn_loop
 from apps.gateway.dialects import client_dialect_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard import outside_guard

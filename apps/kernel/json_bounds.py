@@ -2,7 +2,7 @@
 
 A few bytes of JSON can become a hundred times as much memory, and seconds of parsing. This counts first, piece by piece
 at the speed of C, and stops at the first bound that is exceeded. It does not validate the JSON: a parser does that
-next, and reads no further than was counted here.
+next, and reads no further than was counted here. Beside them stand the bounds of uploads.
 """
 
 from __future__ import annotations
@@ -181,3 +181,8 @@ class _Scan:
         else:
             self._number += marks
             self._number = self._number[len(self._number.rstrip(_OF_NUMBERS)) :]
+
+
+# Bytes of a part of a file, as OpenAI's API has it, and of all in a form that is not its file.
+MAX_FILE_PART: Final = 64 * 1024 * 1024
+FORM_ROOM: Final = 64 * 1024

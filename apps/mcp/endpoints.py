@@ -14,9 +14,8 @@ import msgspec
 from apps.gateway.access.policy import find_current_policy, token_of_key
 from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.tool_calls import listings
+from apps.gateway.tool_calls import ToolCaller, caller_of, listings
 from apps.gateway.tool_calls.call_tool import call_tool
-from apps.gateway.tool_calls.caller import ToolCaller, caller_of
 from apps.kernel.errors import ApiError, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database
 from apps.keys.secrets import is_api_key

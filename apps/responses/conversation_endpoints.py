@@ -12,10 +12,10 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
-from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
+from apps.gateway.endpoints.response_state import OrganizationCipher
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database

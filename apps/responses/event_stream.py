@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from apps.gateway.access.policy import Policy
 from apps.gateway.client.http_request import ClientResponse
 from apps.gateway.endpoints.answering import json_response
-from apps.gateway.framing.sse import escape_separators
+from apps.gateway.framing import escape_separators
 from apps.kernel.concurrency.fairness import FairShare
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database

@@ -12,11 +12,10 @@ import msgspec
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission.byte_budget import ByteReservation
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import ResponseFrame
-from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.gateway.endpoints.response_state import AnsweredElsewhere, Record, ResponseState, items_of
+from apps.gateway.endpoints.response_state import AnsweredElsewhere, OrganizationCipher, Record, ResponseState, items_of
 from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import InvalidRequest
 from apps.responses import compaction, refusals

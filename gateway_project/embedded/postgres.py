@@ -15,9 +15,8 @@ from typing import IO
 from urllib.parse import quote
 
 from gateway_project.embedded import programs
-from gateway_project.embedded.child_process import SystemUser, spawn, stop_leftover
+from gateway_project.embedded.child_process import SystemUser, socket_folder, spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
-from gateway_project.embedded.sockets import socket_folder
 
 _SOCKET = ".s.PGSQL.5432"
 _DATABASE = "gateway"

@@ -12,9 +12,8 @@ from typing import IO, Final
 from urllib.parse import quote
 
 from gateway_project.embedded import aof_fsync, programs
-from gateway_project.embedded.child_process import spawn, stop_leftover
+from gateway_project.embedded.child_process import socket_folder, spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
-from gateway_project.embedded.sockets import socket_folder
 
 # Bytes that organizations may keep in the cache, unless CACHE_BYTES says otherwise.
 DEFAULT_CACHE_BYTES: Final = 512 * 1024 * 1024

@@ -16,10 +16,15 @@ from apps.kernel.concurrency.green_socket import send_all, watch_readable
 from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from gateway_project.http.connection_table import Idle
-from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
-from gateway_project.http.response_writer import ResponseWriter
+from gateway_project.http.response_writer import (
+    HTTP_1_1_REQUIRED,
+    MalformedRequest,
+    ResponseWriter,
+    refusal,
+    shed_answer,
+)
 
 READ_SIZE = 65_536
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from apps.kernel.upload_bounds import FORM_ROOM, MAX_FILE_PART
+from apps.kernel.json_bounds import FORM_ROOM, MAX_FILE_PART
 from gateway_project.configuration import env
 
 _MEGABYTE = 1024 * 1024

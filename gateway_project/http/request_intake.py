@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 from apps.kernel.errors import ApiError, RateLimited, Unauthenticated
+from apps.kernel.json_bounds import FORM_ROOM
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, MISSING_KEY, believed_address
 from apps.kernel.rest.routes import family_of, route_table
-from apps.kernel.upload_bounds import FORM_ROOM
 from gateway_project.http.admission_control import SHED, AdmissionControl
 from gateway_project.http.body_reading import (
     STREAMED_MEMORY,
@@ -35,8 +35,8 @@ from gateway_project.http.limits import (
     limit_of,
     streamed_limit_of,
 )
-from gateway_project.http.refusals import shed_answer
 from gateway_project.http.request_parser import HeadLimits, IncomingRequest
+from gateway_project.http.response_writer import shed_answer
 
 # Tries at once, and tries that come back each second.
 _BURST, _PER_SECOND = 60.0, 1.0

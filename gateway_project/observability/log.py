@@ -53,7 +53,7 @@ def logging_config(*, development: bool) -> None:
             "loggers": {
                 # Errors are logged where they happen; this would repeat them for every answer.
                 "django.request": {"level": "CRITICAL"},
-                # Any client can cause such lines, with a traceback; `apps.kernel.rest.suspicious` counts them instead.
+                # Any client can cause such lines, with a traceback; `apps.kernel.rest.errors` counts them instead.
                 "django.security": {"level": "CRITICAL"},
                 "httpx": {"level": "WARNING"},
                 "celery.app.trace": {"level": "WARNING"},

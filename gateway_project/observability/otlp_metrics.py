@@ -1,6 +1,7 @@
 """OTLP metrics: what Prometheus would read, of all processes of this folder of metrics, sent to a collector instead.
 
-One process of each folder sends, whichever holds its lock: counts are sums over all of them already.
+One process of each folder sends, whichever holds its lock: counts are sums over all of them already. Beside them go the
+durations and tokens of requests in the names of OpenTelemetry's conventions for generative AI.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import IO
 
 import requests
 import structlog
 from django.conf import settings
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
 from apps.gateway import metrics
-from apps.gateway.tracing import genai_metrics, otlp, wire
+from apps.gateway.metrics import labeled_child, observe, provider_label, tell
+from apps.gateway.tracing import otlp, wire
+from apps.logs.entry import Entry
+from apps.logs.genai_names import operation_of_route, provider_name
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +46,7 @@ def begin() -> None:
     """Have this process's folder of metrics sent, where the deployment says so. Returns at once."""
     if not settings.TELEMETRY.metrics:
         return
-    genai_metrics.begin()
+    _count_requests()
     threading.Thread(target=_run, args=(time.time_ns(),), name="metrics-exporter", daemon=True).start()
 
 
@@ -141,5 +146,56 @@ def _histogram_points(samples: Iterable[Sample], began: int, now: int) -> Iterat
 
 def _attributes(field: int, labels: dict[str, str]) -> bytes:
     """Return labels as attributes, by the conventions' own names: dots cannot be in Prometheus'."""
-    named = ((genai_metrics.ATTRIBUTES.get(name, name), value) for name, value in labels.items() if value)
+    named = ((ATTRIBUTES.get(name, name), value) for name, value in labels.items() if value)
     return otlp.attributes(field, named)
+
+
+# By Prometheus' label, which has no dots.
+ATTRIBUTES = {
+    "gen_ai_operation_name": "gen_ai.operation.name",
+    "gen_ai_provider_name": "gen_ai.provider.name",
+    "gen_ai_request_model": "gen_ai.request.model",
+    "gen_ai_token_type": "gen_ai.token.type",
+    "error_type": "error.type",
+}
+_COMMON = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"]
+# The conventions' own boundaries.
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKENS = tuple(4**power for power in range(14))
+
+
+@cache
+def _histograms() -> tuple[Histogram, Histogram]:
+    """Return the two histograms; made when they are wanted, or they would be in everybody's `/metrics`."""
+    duration = Histogram(
+        "gen_ai_client_operation_duration_seconds",
+        "Duration of a request",
+        [*_COMMON, "error_type"],
+        buckets=_SECONDS,
+    )
+    tokens = Histogram(
+        "gen_ai_client_token_usage", "Tokens of a request", [*_COMMON, "gen_ai_token_type"], buckets=_TOKENS
+    )
+    return duration, tokens
+
+
+@cache
+def _count_requests() -> None:
+    """Count every finished request of this process from now on."""
+    tell(count_request)
+
+
+def count_request(entry: Entry) -> None:
+    """Count a finished request."""
+    duration, tokens = _histograms()
+    own = provider_label(entry.used_provider) == "custom"
+    common = (
+        operation_of_route(entry.route),
+        provider_name(entry.used_provider),
+        "custom" if own else entry.underlying_model,
+    )
+    error = str(entry.status_code) if entry.has_error else ""
+    observe(labeled_child(duration, *common, error), entry.duration / 1000)
+    for kind, number in (("input", entry.prompt_tokens), ("output", entry.completion_tokens)):
+        if number:
+            observe(labeled_child(tokens, *common, kind), number)

@@ -16,8 +16,8 @@ from typing import Any
 from gevent import monkey
 
 from gateway_project.processes import draining
+from gateway_project.processes.graceful_reload import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
 from gateway_project.processes.memory_tuning import return_freed_memory
-from gateway_project.processes.socket_handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
 
 monkey.patch_all()
 

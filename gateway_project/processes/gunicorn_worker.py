@@ -25,7 +25,7 @@ from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.limits import ClientLimits
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
-from gateway_project.processes.socket_handover import STOP_TIMEOUT, is_draining
+from gateway_project.processes.graceful_reload import STOP_TIMEOUT, is_draining
 
 _LOOK_EVERY = 0.1
 # For an address that has as many connections as it may; what it asks for has not been read.

@@ -32,9 +32,8 @@ from gateway_project.configuration.server_config import (
 )
 from gateway_project.configuration.terminal_output import print_important_line, print_line, print_process_line
 from gateway_project.embedded.child_process import spawn
-from gateway_project.processes.graceful_reload import WebProcess, WebProcesses, request_reload
+from gateway_project.processes.graceful_reload import Handover, Listener, WebProcess, WebProcesses, request_reload
 from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
-from gateway_project.processes.socket_handover import Handover, Listener
 from gateway_project.processes.start_gate import StartGate
 
 # Seconds for the web process to answer.

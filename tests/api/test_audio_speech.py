@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.billing.models import LedgerEntry
-from apps.gateway.dialects.media.speech.provider.google_wav import WAV_HEAD
+from apps.gateway.dialects.media.speech.provider import WAV_HEAD
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from apps.sandbox.generated_media import spoken

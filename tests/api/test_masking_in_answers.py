@@ -194,5 +194,5 @@ def test_where_nothing_is_masked_the_store_is_not_asked(caller: Caller, monkeypa
     def never(*_: Any) -> None:
         raise AssertionError("the store was asked")
 
-    monkeypatch.setattr("apps.gateway.guard.conversation_numbers.ConversationNumbers.__init__", never)
+    monkeypatch.setattr("apps.gateway.guard.placeholders.ConversationNumbers.__init__", never)
     assert caller.chat("hello [EMAIL_1]").json()["choices"][0]["message"]["content"] == "You said: hello [EMAIL_1]"

@@ -199,7 +199,7 @@ def test_room_is_taken_when_an_upload_is_created(openai: OpenAI, settings: Any) 
 
 def test_parts_are_bounded_in_bytes_and_number(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.batches.uploads.MAX_PARTS", 2)
-    monkeypatch.setattr("apps.batches.upload_endpoints.MAX_FILE_PART", CHUNK)
+    monkeypatch.setattr("apps.batches.file_endpoints.MAX_FILE_PART", CHUNK)
     made = begin(openai, 5)
     assert refused(openai.uploads.parts.create, made.id, data=bytes(CHUNK + 1)) == (
         413,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from apps.gateway.access import policy
-from apps.gateway.tool_calls import listings
+from apps.gateway.tool_calls import ToolCaller, listings
 from apps.gateway.tool_calls.call_tool import call_tool
-from apps.gateway.tool_calls.caller import ToolCaller
 from apps.kernel.errors import Forbidden
 from apps.mcp_servers import tool_pins
 from apps.mcp_servers.actions import change_server, look_at_tools

@@ -28,7 +28,7 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.canonical.events import Choice, ReasoningDelta, Reply, WholeCall
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 from apps.kernel.usage import Usage
 from tests.support.canonical_chats import counts, maybe, records, unknown, words
 

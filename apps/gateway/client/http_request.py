@@ -1,13 +1,24 @@
-"""Client request and response: one HTTP call, read from a WSGI environment, with or without Django in front."""
+"""Client request and response: one HTTP call, with or without Django in front; loop detection; guard model calls.
+
+A request is read from a WSGI environment. `CDN-Loop` (RFC 8586) recognizes one that a tenant's provider sends back
+here. The header goes to addresses that tenants give, and nowhere else. A token stands for a deployment: the deployment
+recognizes it, and it means nothing to others. It carries no address, version, or content of a request.
+
+`GuardModelCall` is the question of an organization's rule to a guard model, in the form of a client's request. It
+passes the pipeline like any other request of the API key, is paid by it and has its own row in the log. It has no
+guardrails, and counts for no limit on requests: the request that it is about has been counted.
+"""
 
 from __future__ import annotations
 
+import hmac
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 from uuid import UUID
 
@@ -15,7 +26,7 @@ import gevent
 import msgspec
 from django.conf import settings
 
-from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.client_disconnect import CancelSwitch, ClientDisconnect
 from apps.gateway.content_decoding import unpack
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.native_thread_pool import offload
@@ -23,7 +34,7 @@ from apps.kernel.errors import ApiError, BodyTooLarge, ClientGone, InvalidReques
 from apps.kernel.ids import request_id_of
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
-from apps.kernel.rest.routes import DEPLOYMENT, Route
+from apps.kernel.rest.routes import DEPLOYMENT, Route, route_table
 
 # Custom headers kept with a log: so many, of so many characters each.
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
@@ -336,3 +347,78 @@ class ClientResponse(msgspec.Struct, eq=False):
     body: Iterable[bytes] = ()
     # The `Cache-Control` of the answer; None where no cache may store it.
     cache_control: str | None = None
+
+
+HEADER: Final = "CDN-Loop"
+# Deployments of this product that a request may have passed before it comes here.
+MAX_HOPS: Final = 5
+_TOKEN = re.compile(r"gw-[0-9a-f]{24}")
+
+
+def read_cdn_loop(request: ClientRequest) -> str:
+    """Return the `CDN-Loop` tokens of the deployments that a request has passed; other tokens are left out.
+
+    Raises InvalidRequest when it has passed this one, or too many.
+    """
+    tokens_header = request.header("cdn-loop")
+    if tokens_header is None:
+        return ""
+    tokens = _TOKEN.findall(tokens_header)
+    if own_token() in tokens:
+        raise _looping("This request has passed through this gateway before: a provider key's baseUrl leads back to it")
+    if len(tokens) > MAX_HOPS:
+        raise _looping(f"This request has passed through more than {MAX_HOPS} gateways: a baseUrl leads in a circle")
+    return ", ".join(tokens)
+
+
+def append_own_token(cdn_loop: str) -> str:
+    """Return the header's value to send, with this deployment's token at its end."""
+    return f"{cdn_loop}, {own_token()}" if cdn_loop else own_token()
+
+
+def own_token() -> str:
+    """Return this deployment's token: the same in all of its processes, and impossible to forge."""
+    return _token_of(settings.SECRET_KEY)
+
+
+@lru_cache(maxsize=2)
+def _token_of(secret: str) -> str:
+    return "gw-" + hmac.digest(secret.encode(), b"a request of this deployment", "sha256").hex()[:24]
+
+
+def _looping(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="loop_detected", param="model")
+
+
+# The route in the log, which tells these requests from those of clients, and the API that has their format.
+ROUTE: Final = "guard_model"
+_PATH: Final = "/v1/chat/completions"
+# The headers of the client's request that hold for the question as well.
+_KEPT: Final = ("cdn-loop", "traceparent", "tracestate")
+
+
+class GuardModelCall(ClientRequest):
+    """A request that the gateway makes to itself: an OpenAI chat completion, which `switch` cancels."""
+
+    is_guard_model_call = True
+
+    def __init__(self, client: ClientRequest, rule_id: str, body: bytes, switch: CancelSwitch) -> None:
+        # The log finds it beside the client's request, and by the rule.
+        sent = {**client.headers(*_KEPT), "x-gateway-guardrail-rule": rule_id}
+        environ: dict[str, Any] = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in sent.items()}
+        environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": _PATH, "CONTENT_LENGTH": str(len(body))}
+        super().__init__(environ, route_table().exact["POST", _PATH])
+        self._client, self._body, self._switch = client, body, switch
+
+    @property
+    def request_id(self) -> str:
+        """The id of the client's request."""
+        return self._client.request_id
+
+    def body(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    def watch_disconnect(self) -> ClientDisconnect:
+        """Return the switch that ends it."""
+        return self._switch

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from email.message import Message
 from typing import NamedTuple
 
-from apps.gateway.dialects.media.multipart_form import FormField
+from apps.gateway.dialects.media import FormField
 from apps.kernel.errors import InvalidRequest
 
 MULTIPART = "multipart/form-data"

@@ -1,7 +1,9 @@
 """Dialects (wire formats): the client side and the provider side of one as values, and how each is found by name.
 
 A format's own folder defines its sides, `CLIENT` and `PROVIDER`, so a field of these structs is every hook that exists
-and its default. There is no list of formats: the catalog's providers name the dialect that they are called in.
+and its default. There is no list of formats: the catalog's providers name the dialect that they are called in. A format
+declares the facts that it reads of a data file with `fact`; `facts_reader` reads those of one task (`rerank`,
+`speech` …), which data files state under its name.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Target, Tool, ToolChoice
 from apps.gateway.canonical.events import Event, Reply, Summary
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.errors import ApiError
 
 # Server-sent events.
@@ -153,7 +157,7 @@ class ProviderDialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # --- hooks that most formats leave as they are
 
-    # How streamed answers are cut into frames: the name of a module of `apps.gateway.framing`.
+    # How streamed answers are cut into frames: a name in `apps/gateway/framing.py`.
     framing: str = "sse"
     # The facts that a data file may state for the format, as annotated fields; None for a format that reads none.
     facts: type[msgspec.Struct] | None = None
@@ -215,3 +219,26 @@ def _find(package: str, name: str, attribute: str, kind: type[_Side]) -> _Side |
         return None
     found = getattr(import_module(module), attribute, None)
     return found if isinstance(found, kind) else None
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def fact(description: str, *, default: str | None = None, **bounds: Any) -> Meta:
+    """Return the annotation of a fact: its description for the documents, bounds on its value (`pattern`, `ge`, `le` …)
+    and, where the field's own default does not show it, the effect of a fact that is not stated."""
+    return Meta(description=description, extra=None if default is None else {"default": default}, **bounds)
+
+
+def facts_reader(task: str, struct: type[_Struct]) -> Callable[[Mapping[str, Any]], _Struct | None]:
+    """Return a function that reads the facts of a task from an offer's facts; None where the offer states none.
+
+    It reads the same object once.
+    """
+    read = IdentityCache[Any, _Struct](lambda stated: msgspec.convert(stated, struct))
+
+    def read_stated(facts: Mapping[str, Any]) -> _Struct | None:
+        stated = facts.get(task)
+        return None if stated is None else read(stated)
+
+    return read_stated

@@ -28,7 +28,7 @@ from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
 from apps.gateway.dialects import EVENTS as EVENTS
 from apps.gateway.dialects import ClientDialect, ClientErrorWriter
-from apps.gateway.framing.sse import escape_separators
+from apps.gateway.framing import escape_separators
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun

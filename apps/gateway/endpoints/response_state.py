@@ -1,6 +1,7 @@
 """Response state: what becomes of a response beside its answer: stored, resumed, continued by a later request.
 
-The interface between `POST /v1/responses` and the app that stores responses, which calls `install`.
+The interface between `POST /v1/responses` and the app that stores responses, which calls `install`. Thinking that a
+client carries is encrypted for its organization.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import secrets
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
+from uuid import UUID
 
+import msgspec
 import structlog
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, TrackedResponse
 from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content
 
 log = structlog.get_logger(__name__)
 
@@ -99,3 +103,24 @@ def items_of(wire: Record) -> list[Any]:
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return list(given) if isinstance(given, list) else []
+
+
+class OrganizationCipher(msgspec.Struct, frozen=True):
+    """The cipher of one organization's reasoning. Keys are exchanged as everywhere: old ones still open."""
+
+    organization_id: UUID
+
+    def encrypt(self, content: bytes) -> str:
+        """Return the content encrypted, with the organization authenticated."""
+        return encrypt_content(content, self._name).decode()
+
+    def decrypt(self, text: str) -> bytes:
+        """Return the content. Raises ValueError for a text that was changed, or made for another organization."""
+        try:
+            return decrypt_content(text, self._name)
+        except UnreadableSecretError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def _name(self) -> str:
+        return f"reasoning:{self.organization_id}"

@@ -18,7 +18,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse, Trac
 from apps.gateway.count_tokens import count_tokens
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses import CLIENT
-from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of, write_events
 from apps.gateway.dialects.reading import fields
@@ -30,8 +30,7 @@ from apps.gateway.endpoints.answering import (
     stream_response,
     whole_response,
 )
-from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.gateway.endpoints.response_state import AnsweredElsewhere, items_of, open_state
+from apps.gateway.endpoints.response_state import AnsweredElsewhere, OrganizationCipher, items_of, open_state
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools import responses_form

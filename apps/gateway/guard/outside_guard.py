@@ -1,32 +1,37 @@
 """Outside guard: has an organization's guards judge the texts of a request and of its answer, and does what they say.
 
 They get the texts as the rules of the gateway left them. A request waits for them, unless they only note; an answer is
-held back until they have judged it.
+held back until they have judged it, and its texts are changed within its events.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import gevent
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import (
+    AudioDelta,
     Event,
     Finished,
     Logprobs,
+    ReasoningDelta,
+    RefusalDelta,
     Started,
+    TextDelta,
+    ToolCallDelta,
     TranscriptTimed,
     UsageReported,
     Waiting,
 )
-from apps.gateway.guard.answer_texts import AnswerText, AnswerTexts
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
-from apps.gateway.guard.json_text import Redaction
+from apps.gateway.guard.json_text import JsonText, Redaction, apply_redactions, encode_json, parse_json_text
 from apps.gateway.guard.request_guard import (
     RequestGuard,
     act_as_possible,
@@ -47,6 +52,7 @@ from apps.guardrails.scanning.outside_rules import OutsideRule, action_of, findi
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import Overloaded
+from apps.kernel.json_bounds import OutOfBounds
 
 UNAVAILABLE: Final = "guardrail_unavailable"
 # Seconds of silence after which a client that waits for a held answer gets a sign of life.
@@ -267,3 +273,129 @@ def _segments(texts: Sequence[AnswerText]) -> list[Segment]:
 def _close(events: Iterator[Event]) -> None:
     if isinstance(events, Generator):
         events.close()
+
+
+_Key = tuple[str, int, int, int]
+
+
+class AnswerText(NamedTuple):
+    """One text of an answer: running text, thinking, a refusal, a call's arguments, or the words of its audio."""
+
+    place: str
+    choice: int
+    text: str
+    is_maskable: bool
+    is_replaceable: bool
+
+
+class _Run(NamedTuple):
+    """The indexes of the events that make one text."""
+
+    key: _Key
+    indexes: list[int]
+
+
+class AnswerTexts:
+    """The events of an answer, and the texts in them. Text that another kind of event interrupts is two texts."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._runs: list[_Run] = []
+        # The run that goes on, by choice for texts, by call for arguments.
+        self._open: dict[_Key, _Run] = {}
+        self._latest: dict[int, _Key] = {}
+        self._json: dict[int, JsonText] = {}
+
+    def take(self, event: Event) -> None:
+        """Take the next event in."""
+        key = _key_of(event)
+        if key is not None:
+            kind, choice = key[0], key[1]
+            if kind in ("text", "reasoning", "refusal"):
+                if self._latest.get(choice) != key:
+                    self._open.pop(key, None)
+                self._latest[choice] = key
+            run = self._open.get(key)
+            if run is None:
+                run = self._open[key] = _Run(key, [])
+                self._runs.append(run)
+            run.indexes.append(len(self.events))
+        self.events.append(event)
+
+    def texts(self) -> list[AnswerText]:
+        """Return all texts that say something. Their indexes are those that `redact` takes."""
+        self._runs = [run for run in self._runs if self._written(run).strip()]
+        found = []
+        for number, run in enumerate(self._runs):
+            text, kind = self._written(run), run.key[0]
+            value = _json_in(text) if kind == "arguments" else None
+            if value is not None:
+                self._json[number] = JsonText(value)
+                text = self._json[number].text
+            is_maskable = kind != "audio"
+            found.append(AnswerText(_place_of(run.key), run.key[1], text, is_maskable, is_maskable and value is None))
+        return found
+
+    def redact(self, redactions: Mapping[int, Sequence[Redaction]]) -> None:
+        """Change texts by their indexes: the first event of each gets all of it, the others nothing."""
+        for number, wanted in redactions.items():
+            run = self._runs[number]
+            read = self._json.get(number)
+            text = apply_redactions(self._written(run), wanted) if read is None else encode_json(read.redact(wanted))
+            for index in run.indexes:
+                self.events[index] = _with_text(self.events[index], text)
+                text = ""
+
+    def _written(self, run: _Run) -> str:
+        return "".join(_text_of(self.events[index]) for index in run.indexes)
+
+
+def _key_of(event: Event) -> _Key | None:
+    match event:
+        case TextDelta():
+            return "text", event.choice, 0, 0
+        case ReasoningDelta():
+            return "reasoning", event.choice, event.block, int(event.summary)
+        case RefusalDelta():
+            return "refusal", event.choice, 0, 0
+        case ToolCallDelta():
+            return "arguments", event.choice, event.index, 0
+        case AudioDelta():
+            return "audio", event.choice, 0, 0
+    return None
+
+
+def _text_of(event: Event) -> str:
+    match event:
+        case TextDelta() | ReasoningDelta() | RefusalDelta():
+            return event.text
+        case ToolCallDelta():
+            return event.arguments
+        case AudioDelta():
+            return event.transcript
+    return ""
+
+
+def _with_text(event: Event, text: str) -> Event:
+    """Return the event with another text; thinking loses the signature on the old one."""
+    match event:
+        case ReasoningDelta():
+            return replace(event, text=text, signature=None)
+        case TextDelta() | RefusalDelta():
+            return replace(event, text=text)
+        case ToolCallDelta():
+            return replace(event, arguments=text)
+    return event
+
+
+def _place_of(key: _Key) -> str:
+    kind, choice, number, _ = key
+    return f"choices[{choice}].tool_calls[{number}].arguments" if kind == "arguments" else f"choices[{choice}].{kind}"
+
+
+def _json_in(text: str) -> Any:
+    """Return the JSON that arguments are; None for any other text, and for more than any model writes."""
+    try:
+        return parse_json_text(text)
+    except OutOfBounds:
+        return None

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts, FilePlace, has_documents
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
-from apps.gateway.guard.conversation_numbers import ConversationNumbers
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction, WritePlaceholder, write_fixed
-from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_placeholders
+from apps.gateway.guard.placeholders import ConversationNumbers, MaskedValue, Placeholders, find_placeholders
 from apps.gateway.metrics import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules

@@ -15,7 +15,7 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolForm, ToolLoop
 from apps.gateway.server_tools.toolset import Toolset, WantedServer, find_toolset
-from apps.gateway.tool_calls.caller import ToolCaller, caller_of
+from apps.gateway.tool_calls import ToolCaller, caller_of
 from apps.kernel.ids import new_id
 
 

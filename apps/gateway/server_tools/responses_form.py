@@ -28,10 +28,8 @@ from apps.gateway.dialects.reading.fields import (
     record,
     required,
 )
-from apps.gateway.server_tools.calls import CallOutcome, ServerCall
-from apps.gateway.server_tools.loop import Answered
-from apps.gateway.server_tools.toolset import MAX_SERVERS, OfferedTool, Toolset, WantedServer
-from apps.gateway.server_tools.turn import ModelTurn
+from apps.gateway.server_tools.loop import Answered, ModelTurn
+from apps.gateway.server_tools.toolset import MAX_SERVERS, CallOutcome, OfferedTool, ServerCall, Toolset, WantedServer
 from apps.mcp_servers.tool_names import joined_name
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
 

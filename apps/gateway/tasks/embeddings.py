@@ -15,13 +15,8 @@ from msgspec.structs import replace
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.embeddings import (
-    EmbeddingCapabilities,
-    capabilities_of,
-    embedding_of,
-    find_embedding_dialect,
-    texts_of,
-)
+from apps.gateway.dialects.values.embeddings import EmbeddingCapabilities, capabilities_of, embedding_of, texts_of
+from apps.gateway.dialects.values.embeddings.provider import find_embedding_dialect
 from apps.gateway.tasks import AttachedFile, CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest

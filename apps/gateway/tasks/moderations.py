@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.moderations import capabilities_of, find_moderation_dialect, moderation_of
+from apps.gateway.dialects.values.moderations import capabilities_of, moderation_of
+from apps.gateway.dialects.values.moderations.provider import find_moderation_dialect
 from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.money import ZERO

@@ -15,13 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.rerank import (
-    capabilities_of,
-    documents_of,
-    find_rerank_dialect,
-    query_of,
-    results_of,
-)
+from apps.gateway.dialects.values.rerank import capabilities_of, documents_of, query_of, results_of
+from apps.gateway.dialects.values.rerank.provider import find_rerank_dialect
 from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
 from apps.kernel.prices import PriceCard

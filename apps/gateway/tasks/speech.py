@@ -15,13 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.media.speech import (
-    SpeechCapabilities,
-    capabilities_of,
-    find_speech_dialect,
-    speech_of,
-    text_of,
-)
+from apps.gateway.dialects.media.speech import SpeechCapabilities, capabilities_of, speech_of, text_of
+from apps.gateway.dialects.media.speech.provider import find_speech_dialect
 from apps.gateway.tasks import ModelMode, Requirement, Task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage

@@ -15,12 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.media.transcription import (
-    TranscriptionCapabilities,
-    capabilities_of,
-    find_transcription_dialect,
-    transcription_of,
-)
+from apps.gateway.dialects.media.transcription import TranscriptionCapabilities, capabilities_of, transcription_of
+from apps.gateway.dialects.media.transcription.provider import find_transcription_dialect
 from apps.gateway.tasks import AttachedFile, ModelMode, Requirement, Task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage

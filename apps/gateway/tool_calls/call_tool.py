@@ -25,8 +25,7 @@ from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.worst_case import NO_COST
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.gateway.tool_calls import listings, tool_record
-from apps.gateway.tool_calls.caller import RATE_FAMILY, Interruption, ToolCaller
+from apps.gateway.tool_calls import RATE_FAMILY, Interruption, ToolCaller, listings, tool_record
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id

@@ -22,7 +22,7 @@ from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import NO_COST
-from apps.gateway.tool_calls.caller import RATE_FAMILY, ToolCaller
+from apps.gateway.tool_calls import RATE_FAMILY, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.gateway.tool_calls.tool_record import record_listing
 from apps.guardrails.scanning.engine import CompiledGuardrails

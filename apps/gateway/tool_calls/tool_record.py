@@ -19,7 +19,7 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.metrics import record_request_metrics
 from apps.gateway.settlement import outbox, record
-from apps.gateway.tool_calls.caller import ToolCaller
+from apps.gateway.tool_calls import ToolCaller
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Started
+from apps.gateway.tracing.otlp import constant, double, integer, text
 from apps.gateway.tracing.request_trace import AttributeValue, Callee, ProviderAnswer, RequestTrace
-from apps.gateway.tracing.span_attributes import constant, double, integer, text
 from apps.logs.entry import Entry
 from apps.logs.genai_names import OUTPUT_TYPES, finish_reason_of, operation_of, provider_name
 

@@ -100,7 +100,7 @@ class TraceSpan(msgspec.Struct, eq=False, gc=False):
     start: float
     end: float | None = None
     error: str = ""
-    # As `span_attributes.py` encodes them.
+    # As `otlp.py` encodes them.
     attributes: bytes = b""
 
     def finish(self, error: str = "", at: float | None = None) -> None:

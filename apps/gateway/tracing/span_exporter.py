@@ -19,7 +19,7 @@ import requests
 import structlog
 
 from apps.gateway.metrics import TRACES_DROPPED, TRACES_EXPORTED, add
-from apps.gateway.tracing import otlp, span_attributes, wire
+from apps.gateway.tracing import otlp, wire
 from apps.gateway.tracing.genai_attributes import describe
 from apps.gateway.tracing.otlp import deliver
 from apps.gateway.tracing.request_trace import RequestTrace, SpanKind, TraceSpan
@@ -66,7 +66,7 @@ def export_request(traces: list[bytes]) -> bytes:
 
 
 def _error(span: TraceSpan) -> bytes:
-    return span_attributes.constant(("error.type", span.error)) + _FAILED
+    return otlp.constant(("error.type", span.error)) + _FAILED
 
 
 @lru_cache(maxsize=1024)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from apps.gateway.tracing.genai_attributes import asked_attributes
+from apps.gateway.tracing.otlp import constant
 from apps.gateway.tracing.request_trace import AttributeValue, RequestTrace, is_sampled, read_traceparent
-from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError

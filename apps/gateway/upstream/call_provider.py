@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting
 from apps.gateway.canonical.hosted_tools import DEFAULT_CALLS
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
-from apps.gateway.dialects.adapting.thought_signatures import (
+from apps.gateway.dialects.adapting.thinking import (
     add_signature_owner,
     client_signature_format,
     remove_signature_owner,
@@ -30,7 +30,7 @@ from apps.gateway.dialects.adapting.thought_signatures import (
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
-from apps.gateway.framing import LONG, BrokenFrames, frames_of
+from apps.gateway.framing import FRAMINGS, LONG, BrokenFrames
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import TASKS, CallPart, facts_of
@@ -272,7 +272,7 @@ class ProviderCall(msgspec.Struct, eq=False):
     def _streamed_events(self, request: ProviderRequest, response: ProviderResponse) -> Iterator[Event]:
         """Return the events of a stream. They raise UpstreamFailure, and ClientGone when the client leaves."""
         bounds = bounds_of(self.inputs.chat, self.inputs.candidate.offer)
-        frames = frames_of(request.dialect.framing)
+        frames = FRAMINGS[request.dialect.framing]
         look = partial(check_event, bounds=bounds)
         return request.dialect.read_events(frames(self._interruptible(response), bounds.event, look))
 

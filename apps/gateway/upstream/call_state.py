@@ -31,7 +31,7 @@ class ProviderCallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # Seconds for the first byte and for the whole call, None where no limit is shorter than the usual one.
     first_byte_timeout: float | None = None
     timeout: float | None = None
-    # The deployments that the request has passed (`loop_detection.py`).
+    # The deployments that the request has passed (`http_request.py`).
     cdn_loop: str = ""
     # The tokens that each answer may have for its hold, None where no further limit is needed.
     token_limit: int | None = None

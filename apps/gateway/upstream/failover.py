@@ -230,7 +230,7 @@ class Failover(msgspec.Struct, eq=False):
     media: RemoteMedia
     thought_signatures: ThoughtSignatureCache | None = None
     strict: bool = False
-    # The deployments that the request has passed (`loop_detection.py`).
+    # The deployments that the request has passed (`http_request.py`).
     cdn_loop: str = ""
     # The provider that the client named: a request that its format lacks fields for is refused, and not sent to
     # another.

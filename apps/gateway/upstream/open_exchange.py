@@ -17,10 +17,10 @@ from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Waiting
-from apps.gateway.client import loop_detection
+from apps.gateway.client import http_request
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.reading.answer_errors import status_of
+from apps.gateway.dialects.reading.answers import status_of
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
 from apps.gateway.routing.candidate import Candidate
@@ -123,7 +123,7 @@ def open_exchange(
 ) -> Generator[Event, None, OpenExchange]:
     """Return the exchange with a candidate's provider once it answered 2xx; yields `Waiting` while it is silent.
 
-    `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
+    `cdn_loop` lists the deployments that the request has passed (`http_request.py`); `new_connection` is for one that
     may not use an idle connection of the pool; `trace_headers` go with a traced one, unsigned. Raises UpstreamFailure
     without secrets in it, and ClientGone.
     """
@@ -135,7 +135,7 @@ def open_exchange(
         url = request.url_for(own_address or fill_base_url(provider.auth, secret, provider.base_url, own=own))
         headers = _headers_of(request)
         if own_address:
-            headers[loop_detection.HEADER] = loop_detection.append_own_token(cdn_loop)
+            headers[http_request.HEADER] = http_request.append_own_token(cdn_loop)
         waiting = client_disconnect.raise_while_waiting()
         with waiting:
             presented = authorize(provider.auth, secret, SignableRequest(request.method, url, headers, request.body))

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
 from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.adapting.thought_signatures import split_signature
+from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.valkey.cache_store import CacheShare
 

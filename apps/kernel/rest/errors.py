@@ -1,7 +1,8 @@
 """Exception handling: turns exceptions into error responses, or pages for browsers, in the words of the API.
 
 Django's handlers (400, 403, 404, 500) answer for requests that no view answered. Messages of unexpected exceptions are
-never shown.
+never shown. Suspicious requests (unknown hosts, forged forms, unreadable bodies) are counted by kind; a client may send
+many of them, so each kind is logged at most once a second, without a traceback.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
+from collections import Counter as Counts
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,6 +29,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import render_to_string
+from prometheus_client import Counter
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -33,7 +37,7 @@ from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
 from apps.kernel.rest.routes import family_of_client, route_table
-from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
+from apps.kernel.zero_series import begin_at_zero
 
 # Framework message -> our own; varying parts are kept.
 _SENTENCES: Final[tuple[tuple[str, str], ...]] = (
@@ -320,3 +324,28 @@ def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
 def _show(request: HttpRequest, error: errors.ApiError) -> HttpResponse:
     """Answer in the client's format: in the admin always as a page."""
     return show_error(request, error) if is_admin(request) else answer(request, error)
+
+
+SUSPICIOUS = Counter("gateway_suspicious_requests_total", "Requests that the framework's checks refused", ["kind"])
+FORGED_FORM: Final = "ForgedForm"
+_KINDS: tuple[type[Exception], ...] = (
+    SuspiciousOperation,
+    *SuspiciousOperation.__subclasses__(),
+    BadRequest,
+    MultiPartParserError,
+)
+begin_at_zero(SUSPICIOUS, (FORGED_FORM, *(kind.__name__ for kind in _KINDS)))
+# Seconds between log entries of one kind.
+_BETWEEN_LINES = 1.0
+_untold: Counts[str] = Counts()
+_told_at: dict[str, float] = {}
+
+
+def count_suspicious(kind: str, **details: Any) -> None:
+    """Count a request, and log its details unless one was just logged. The caller limits the details' size."""
+    SUSPICIOUS.labels(kind).inc()
+    _untold[kind] += 1
+    now = time.monotonic()
+    if now - _told_at.get(kind, -_BETWEEN_LINES) >= _BETWEEN_LINES:
+        _told_at[kind] = now
+        log.info("request.suspicious", kind=kind, count=_untold.pop(kind), **details)

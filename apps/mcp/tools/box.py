@@ -1,4 +1,4 @@
-"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`.
+"""The gateway's own toolbox: `model_tools`, `list-models`, `generate-image` and `list-image-models`.
 
 One struct for each tool's arguments or results is both parser and JSON schema.
 """
@@ -12,7 +12,7 @@ import msgspec
 from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.kernel.errors import InvalidRequest
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
-from apps.mcp.tools import chat, generate_image, list_models
+from apps.mcp.tools import list_models, model_tools
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
@@ -58,11 +58,11 @@ def _tool(name: str, title: str, description: str, reads: Any, answers: Any, hin
 
 _TOOLS: Final = [
     _tool(
-        chat.NAME,
+        model_tools.CHAT,
         "Ask a model",
         "Ask a language model of any provider through the gateway. Billed to the credential's project.",
-        chat.ChatArguments,
-        chat.ChatAnswer,
+        model_tools.ChatArguments,
+        model_tools.ChatAnswer,
         _ASKS,
     ),
     _tool(
@@ -74,11 +74,11 @@ _TOOLS: Final = [
         _TELLS,
     ),
     _tool(
-        generate_image.NAME,
+        model_tools.GENERATE_IMAGE,
         "Generate images",
         "Have a model generate one to four images. Billed to the credential's project.",
-        generate_image.ImageArguments,
-        generate_image.ImageAnswer,
+        model_tools.ImageArguments,
+        model_tools.ImageAnswer,
         _ASKS,
     ),
     _tool(
@@ -115,11 +115,12 @@ class GatewayTools:
     ) -> CallResult:
         """Call a tool. Raises UnknownTool, ApiError, ClientGone."""
         match name:
-            case chat.NAME:
-                return chat.chat(caller, read_arguments(chat.ChatArguments, arguments), progress, cancelled)
-            case generate_image.NAME:
-                asked = read_arguments(generate_image.ImageArguments, arguments)
-                return generate_image.generate_image(caller, asked, progress, cancelled)
+            case model_tools.CHAT:
+                asked = read_arguments(model_tools.ChatArguments, arguments)
+                return model_tools.chat(caller, asked, progress, cancelled)
+            case model_tools.GENERATE_IMAGE:
+                wanted = read_arguments(model_tools.ImageArguments, arguments)
+                return model_tools.generate_image(caller, wanted, progress, cancelled)
             case list_models.NAME:
                 return list_models.list_models(caller, read_arguments(list_models.ListArguments, arguments))
             case list_models.NAME_OF_IMAGES:

@@ -12,8 +12,8 @@ from msgspec import Struct
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.formats.openai_transcriptions import timed_words
-from apps.sandbox.forms import read_form
 from apps.sandbox.generated_media import heard_in, seconds_of
+from apps.sandbox.http_framing import read_form
 from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 _FORMATS = frozenset({"mp3_44100_128", "opus_48000_128", "pcm_24000"})

@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, SandboxAnswer, SandboxUsage, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_chat import CREATED, find_token, write_error, write_error_event, write_models
-from apps.sandbox.forms import read_parts
 from apps.sandbox.generated_media import paint
+from apps.sandbox.http_framing import read_parts
 from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 # Some members of the format are those of chat completions.

@@ -14,8 +14,8 @@ import msgspec
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_chat import MODELS_PATH, find_token, write_error, write_error_event, write_models
-from apps.sandbox.forms import read_form
 from apps.sandbox.generated_media import heard_in, seconds_of
+from apps.sandbox.http_framing import read_form
 from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 __all__ = [

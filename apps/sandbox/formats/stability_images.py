@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.formats.openai_chat import find_token
-from apps.sandbox.forms import read_parts
 from apps.sandbox.generated_media import size_of
+from apps.sandbox.http_framing import read_parts
 from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 

@@ -22,7 +22,7 @@ from apps.gateway.dialects import (
 )
 from apps.gateway.dialects.media.images import provider as image_providers
 from apps.gateway.dialects.media.images.client import write_reply as write_pictures
-from apps.gateway.framing import BrokenFrames, sse
+from apps.gateway.framing import BrokenFrames, sse_frames
 from apps.kernel.errors import ApiError
 from apps.kernel.usage import COUNTS
 from tests.fuzz import seeds
@@ -65,7 +65,7 @@ def _write(events: list[Event]) -> None:
     failed = bool(events) and isinstance(events[-1], Failed)
     for client in CLIENTS:
         written = b"".join(client.write_events([*events, *([] if failed else [SUMMARY])], QUESTION))
-        for frame in sse.frames([written]):
+        for frame in sse_frames([written]):
             assert frame == b"[DONE]" or isinstance(json.loads(frame), dict)
         if not failed:
             assert isinstance(json.loads(client.write_reply(fold(events), SUMMARY, QUESTION)), dict)
@@ -130,7 +130,7 @@ def run_count(counter: TokenCounter, data: bytes) -> None:
 def _targets() -> Iterator[Target]:
     for name, dialect in DIALECTS.items():
         binary = dialect.framing == "aws_eventstream"
-        frames = lines_as_frames if binary else sse.frames
+        frames = lines_as_frames if binary else sse_frames
         whole, streamed = partial(seeds.answers, name), partial(seeds.streams, name)
         yield Target(f"{name}_reply", partial(run_reply, dialect), whole, shape="json", runs=250)
         shape: Any = "lines" if binary else "sse"

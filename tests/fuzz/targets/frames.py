@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from apps.gateway.framing import BrokenFrames, aws_eventstream, sse
+from apps.gateway.framing import BrokenFrames, aws_event_frames, sse_frames
 from tests.fuzz import seeds
 from tests.fuzz.target import Target, pieces_of
 
@@ -30,15 +30,15 @@ def _same_everywhere(reader: Reader, data: bytes) -> list[bytes]:
 
 def run_sse(data: bytes) -> None:
     """Read server-sent events, also with a small bound on one."""
-    events = _same_everywhere(sse.frames, data)
+    events = _same_everywhere(sse_frames, data)
     assert sum(map(len, events)) <= len(data)
-    found, _ = _read(lambda pieces: sse.frames(pieces, 100), pieces_of(data))
+    found, _ = _read(lambda pieces: sse_frames(pieces, 100), pieces_of(data))
     assert all(len(event) <= 100 + 97 for event in found)
 
 
 def run_event_stream(data: bytes) -> None:
     """Read a binary event stream."""
-    _same_everywhere(aws_eventstream.frames, data)
+    _same_everywhere(aws_event_frames, data)
 
 
 TARGETS = [

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.access import pinned_address
-from apps.gateway.client import loop_detection
+from apps.gateway.client import http_request
 from tests.gateway.access.test_custom_providers import MODEL, own
 from tests.support.upstream import Caller, nothing_happened
 
@@ -32,7 +32,7 @@ def hops_sent(caller: Caller, model: str, headers: dict[str, str] | None = None)
 
 def test_a_request_that_comes_back_is_refused(caller: Caller, own: Any) -> None:
     told = hops_sent(caller, MODEL)
-    assert told == loop_detection.own_token()
+    assert told == http_request.own_token()
     response = caller.chat(model=MODEL, headers={"CDN-Loop": f"cloudflare; loops=1, {told}"})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "loop_detected")
     assert "baseUrl leads back to it" in response.json()["error"]["message"]
@@ -44,7 +44,7 @@ def test_it_is_refused_before_anything_is_held(caller: Caller, path: str) -> Non
         path,
         {"model": "sandbox/echo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
         content_type="application/json",
-        headers={"Authorization": f"Bearer {caller.token}", "CDN-Loop": loop_detection.own_token()},
+        headers={"Authorization": f"Bearer {caller.token}", "CDN-Loop": http_request.own_token()},
     )
     assert response.status_code == 400
     assert "passed through this gateway before" in response.json()["error"]["message"]
@@ -52,10 +52,8 @@ def test_it_is_refused_before_anything_is_held(caller: Caller, path: str) -> Non
 
 
 def test_a_circle_over_another_gateway_is_told_too(caller: Caller, own: Any) -> None:
-    assert (
-        hops_sent(caller, MODEL, {"CDN-Loop": f"fastly, {ELSEWHERE}"}) == f"{ELSEWHERE}, {loop_detection.own_token()}"
-    )
-    many = ", ".join(f"gw-{number:024x}" for number in range(loop_detection.MAX_HOPS + 1))
+    assert hops_sent(caller, MODEL, {"CDN-Loop": f"fastly, {ELSEWHERE}"}) == f"{ELSEWHERE}, {http_request.own_token()}"
+    many = ", ".join(f"gw-{number:024x}" for number in range(http_request.MAX_HOPS + 1))
     response = caller.chat(model=MODEL, headers={"CDN-Loop": many})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "loop_detected")
 
@@ -65,7 +63,7 @@ def test_a_provider_of_the_catalog_is_told_nothing(caller: Caller) -> None:
 
 
 def test_the_token_is_nobody_elses(settings: Any) -> None:
-    ours = loop_detection.own_token()
+    ours = http_request.own_token()
     settings.SECRET_KEY = "another deployment's"
-    assert loop_detection.own_token() != ours
-    assert settings.SECRET_KEY not in loop_detection.own_token()
+    assert http_request.own_token() != ours
+    assert settings.SECRET_KEY not in http_request.own_token()

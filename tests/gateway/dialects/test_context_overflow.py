@@ -10,7 +10,7 @@ import pytest
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
-from apps.gateway.dialects.reading.answer_errors import CODE
+from apps.gateway.dialects.reading.answers import CODE
 from apps.kernel.errors import InvalidRequest, UpstreamRefused
 
 WORDS = {

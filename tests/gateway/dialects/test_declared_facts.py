@@ -14,8 +14,10 @@ from apps.catalog.files import read_files
 from apps.gateway.dialects import chat, declared_facts, find_dialect
 from apps.gateway.dialects.declared_facts import OF_AUDIO, find_facts, find_image_facts
 from apps.gateway.dialects.media.images import IN_CHAT, ImageCapabilities, find_image_format
-from apps.gateway.dialects.media.speech import SpeechCapabilities, find_speech_dialect
-from apps.gateway.dialects.media.transcription import TranscriptionCapabilities, find_transcription_dialect
+from apps.gateway.dialects.media.speech import SpeechCapabilities
+from apps.gateway.dialects.media.speech.provider import find_speech_dialect
+from apps.gateway.dialects.media.transcription import TranscriptionCapabilities
+from apps.gateway.dialects.media.transcription.provider import find_transcription_dialect
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
 from gateway_project.configuration.data_directory import PROJECT
 

@@ -16,9 +16,9 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.adapting.emulated_tools import FreeTextInput, emulate_tools
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.chat import anthropic, openai, responses
-from apps.gateway.dialects.chat.responses.client.asked import decrypt_blocks, encrypt_blocks
+from apps.gateway.dialects.chat.responses.client import decrypt_blocks, encrypt_blocks
 from apps.gateway.dialects.reading.fields import Malformed
-from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
+from apps.gateway.endpoints.response_state import OrganizationCipher
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.test_laws import SUMMARY
 

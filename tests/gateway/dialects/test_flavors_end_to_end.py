@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from apps.catalog.files import read_files
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of
 

@@ -32,7 +32,7 @@ from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageRe
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import chat
 from apps.gateway.dialects.chat.bedrock.wire import STREAM_TYPE
-from apps.gateway.framing import aws_eventstream, sse
+from apps.gateway.framing import aws_event_frames, sse_frames
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import COUNTS, Usage
 from tests.support.aws_event_frames import STREAM, lines_of, stream_of
@@ -52,7 +52,7 @@ CLIENTS: dict[str, Any] = {
 TWO_SIDED = {name: DIALECTS[name] for name in CLIENTS}
 # Formats whose requests do not name the model themselves.
 MODEL_IN_PATH = {"google", "bedrock"}
-FRAMINGS = {"sse": sse.frames, "aws_eventstream": aws_eventstream.frames}
+FRAMINGS = {"sse": sse_frames, "aws_eventstream": aws_event_frames}
 # The summary that the gateway adds to every answer of the cases.
 SUMMARY = Summary(
     usage=Usage(input=10, cache_read=4, cache_write=3, output=5, reasoning=2),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
 from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, ollama, openai, responses
-from apps.gateway.framing.sse import escape_separators, frames
+from apps.gateway.framing import escape_separators, sse_frames
 from tests.gateway.dialects.test_laws import SUMMARY
 from tests.support.aws_event_frames import lines_of
 
@@ -61,7 +61,7 @@ def streamed(client: str, events: list[Event]) -> list[Any]:
         # Each line is an event, and none is empty.
         return [json.loads(line) for line in written.decode().splitlines()]
     lines = [line.removeprefix("data: ") for line in written.decode().splitlines() if line.startswith("data: ")]
-    assert lines == [frame.decode() for frame in frames([written])]
+    assert lines == [frame.decode() for frame in sse_frames([written])]
     assert all(line == "" or line.startswith(("data: ", "event: ", ": ")) for line in written.decode().splitlines())
     return [json.loads(line) for line in lines if line != "[DONE]"]
 

@@ -10,22 +10,23 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     Chat,
+    EmulatedTool,
     FunctionTool,
     Image,
     Message,
     Opaque,
     Reasoning,
     ResponseFormat,
+    StopEmulation,
     Target,
     Text,
     ToolCall,
     ToolResult,
 )
-from apps.gateway.canonical.rewrites import EmulatedTool, StopEmulation
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
-from apps.gateway.dialects.adapting.thought_signatures import remove_signature_owner
+from apps.gateway.dialects.adapting.thinking import remove_signature_owner
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import repair_tool_results
 from tests.gateway.dialects.test_laws import CLIENTS, DIALECTS, WIRE, side_of

@@ -30,11 +30,10 @@ from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, bedrock, cohere, ollama, responses
 from apps.gateway.dialects.chat.openai.wire import encode
-from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of
-from apps.gateway.framing import aws_eventstream
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import aws_event_frames, sse_frames
 from apps.kernel.usage import Usage
 from tests.gateway.dialects.chat.anthropic import test_recordings_anthropic as anthropics
 from tests.gateway.dialects.chat.bedrock import test_recordings_bedrock as bedrocks
@@ -146,7 +145,7 @@ def test_an_answer_says_the_same_to_clients_of_the_responses_format(provider: st
         reply = fold(list(events))
         summary, choice = summary_of(reply), reply.choices[0]
         plain = json.loads(encode(response_of([*events, summary], RESPONSES)))
-        written = list(frames(responses.write_events([*events, summary], RESPONSES)))
+        written = list(sse_frames(responses.write_events([*events, summary], RESPONSES)))
         told = [json.loads(data) for data in written]
         Response.model_validate(plain)
         for event in told:
@@ -211,7 +210,7 @@ def test_an_answer_says_the_same_to_clients_of_anthropics_format(provider: str) 
         reply = fold(list(events))
         summary, choice = summary_of(reply), reply.choices[0]
         plain = anthropic.write_reply(reply, summary, ANTHROPICS)
-        written = list(frames(anthropic.write_events([*events, summary], ANTHROPICS)))
+        written = list(sse_frames(anthropic.write_events([*events, summary], ANTHROPICS)))
         BetaMessage.model_validate(json.loads(plain))
         told = [json.loads(data) for data in written]
         for event in told:
@@ -270,7 +269,7 @@ def test_an_answer_says_the_same_to_clients_of_coheres_format(provider: str) -> 
         reply = fold(list(events))
         summary, choice = summary_of(reply), reply.choices[0]
         plain = cohere.CLIENT.write_reply(reply, summary, COHERES)
-        written = list(frames(cohere.CLIENT.write_events([*events, summary], COHERES)))
+        written = list(sse_frames(cohere.CLIENT.write_events([*events, summary], COHERES)))
         V2ChatResponse.model_validate(json.loads(plain))
         for data in written[:-1]:
             CHAT_EVENTS.validate_python(json.loads(data))
@@ -314,7 +313,7 @@ def test_an_answer_says_the_same_to_clients_of_bedrocks_format(provider: str) ->
         assert_typed(lines_of(streamed))
         for read in (
             fold(bedrock.read_reply(plain)),
-            fold(bedrock.read_events(aws_eventstream.frames([streamed]))),
+            fold(bedrock.read_events(aws_event_frames([streamed]))),
         ):
             again, said = said_by(read.choices[0]), said_by(choice)
             # Streamed words of different kinds come in the order in which they were said.

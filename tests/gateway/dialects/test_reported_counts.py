@@ -16,7 +16,7 @@ from apps.gateway.dialects.chat.cohere import wire as cohere
 from apps.gateway.dialects.chat.google import wire as google
 from apps.gateway.dialects.chat.openai import wire as openai
 from apps.gateway.dialects.chat.responses import wire as responses
-from apps.gateway.dialects.reading.usage_numbers import count_at, read_count
+from apps.gateway.dialects.reading.answers import count_at, read_count
 from apps.kernel.usage import Usage
 
 ODD: list[Any] = [None, "12", "many", -5, 10**12, 10**30, True, [12], {"value": 12}]

@@ -10,7 +10,7 @@ import pytest
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Reasoning, Source, Target, Text
 from apps.gateway.canonical.events import ReasoningDelta
-from apps.gateway.dialects.adapting.thought_signatures import (
+from apps.gateway.dialects.adapting.thinking import (
     add_signature_owner,
     client_signature_format,
     remove_signature_owner,

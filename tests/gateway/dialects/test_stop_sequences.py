@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.canonical.chat import Target
+from apps.gateway.canonical.chat import StopEmulation, Target
 from apps.gateway.canonical.events import (
     Event,
     Finished,
@@ -19,7 +19,6 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.canonical.rewrites import StopEmulation
 from apps.gateway.dialects.adapting.stop_sequences import MAX_CHARACTERS, cut_at_stop
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.kernel.errors import InvalidRequest

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, TextDelta
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.chat.openai.provider import read_answer
-from apps.gateway.dialects.reading.stream_template import StreamTemplate
+from apps.gateway.dialects.chat.openai.provider.read_answer import StreamTemplate
 
 
 def chunk(delta: dict[str, Any], *, finish: Any = None, index: Any = 0, **fields: Any) -> dict[str, Any]:

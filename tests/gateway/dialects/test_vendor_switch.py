@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects import find_dialect
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 
 SEALS = {
     "anthropic": "anthropic-claude-v1",

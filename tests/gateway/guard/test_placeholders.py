@@ -10,10 +10,16 @@ import pytest
 from redis.exceptions import ConnectionError as StoreDown
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.guard import conversation_numbers
-from apps.gateway.guard.conversation_numbers import MAX_VALUES, RENEW_AFTER, ConversationNumbers
+from apps.gateway.guard import placeholders
 from apps.gateway.guard.json_text import Redaction, apply_redactions
-from apps.gateway.guard.placeholders import MAX_VALUE_LENGTH, MaskedValue, Placeholders
+from apps.gateway.guard.placeholders import (
+    MAX_VALUE_LENGTH,
+    MAX_VALUES,
+    RENEW_AFTER,
+    ConversationNumbers,
+    MaskedValue,
+    Placeholders,
+)
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.guardrails.outside import RequestFacts
 from apps.guardrails.rules import system_rules
@@ -250,8 +256,8 @@ class TestConversation:
             return keep(share, *arguments)
 
         monkeypatch.setattr(CacheShare, "keep", note)
-        now = conversation_numbers.time.time()
+        now = placeholders.time.time()
         for seconds, writes in ((0, 1), (60, 1), (RENEW_AFTER + 1, 2), (RENEW_AFTER + 60, 2)):
-            monkeypatch.setattr(conversation_numbers.time, "time", lambda at=now + seconds: at)
+            monkeypatch.setattr(placeholders.time, "time", lambda at=now + seconds: at)
             masked(chat_of(said(ANN)), share=SHARE, session="s")
             assert len(written) == writes

@@ -11,7 +11,7 @@ import pytest
 
 from apps.gateway.canonical.events import Failed, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.server_tools import calls, loop, opening
+from apps.gateway.server_tools import loop, opening, toolset
 from apps.gateway.server_tools.toolset import OfferedTool
 from apps.guardrails.models import Violation
 from apps.kernel.errors import ApiError, ClientGone, PaymentRequired
@@ -89,10 +89,12 @@ def test_whoever_stops_listening_ends_the_call_as_a_client_that_left(
             ended.append(error)
             raise
 
-    monkeypatch.setattr(calls, "call_tool", slow)
+    monkeypatch.setattr(toolset, "call_tool", slow)
     offered = OfferedTool(function="t__f", label="t", server="t", tool=Tool("f", {"name": "f"}))
     whoever: Any = None
-    work = calls.call(whoever, calls.ServerCall(id="1", offered=offered, arguments="{}"), ClientDisconnect(None))
+    work = toolset.call_server_tool(
+        whoever, toolset.ServerCall(id="1", offered=offered, arguments="{}"), ClientDisconnect(None)
+    )
     assert isinstance(next(work), Waiting)
     work.close()
     assert [type(error) for error in ended] == [ClientGone]
@@ -117,7 +119,7 @@ def test_a_defect_of_the_loop_is_an_error_and_closes_what_is_open(
         raise RuntimeError("no")
         yield
 
-    monkeypatch.setattr(loop, "call", broken)
+    monkeypatch.setattr(loop, "call_server_tool", broken)
     assert told(caller, CALL).status_code == 500
     assert events_of(told(caller, CALL, stream=True))[-1]["type"] == "response.failed"
 

@@ -12,9 +12,9 @@ from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Summary
 from apps.gateway.run import ChatRun
+from apps.gateway.server_tools.loop import ModelTurn
 from apps.gateway.server_tools.messages_form import MessagesForm
 from apps.gateway.server_tools.toolset import Toolset
-from apps.gateway.server_tools.turn import ModelTurn
 from apps.kernel.usage import Usage
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog

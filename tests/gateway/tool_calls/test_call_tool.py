@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from apps.gateway.access import policy
-from apps.gateway.tool_calls import listings
+from apps.gateway.tool_calls import ToolCaller, listings
 from apps.gateway.tool_calls.call_tool import call_tool
-from apps.gateway.tool_calls.caller import ToolCaller
 from apps.guardrails.models import Violation
 from apps.kernel.errors import ApiError, Gone, InvalidRequest, NotFound, RateLimited
 from apps.kernel.valkey import generation

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from apps.gateway.tracing import otlp, span_attributes, wire
+from apps.gateway.tracing import otlp, wire
 from apps.gateway.tracing.request_trace import AttributeValue
 from tests.support.otlp_collector import values_of
 
@@ -48,10 +48,10 @@ def test_a_whole_number_takes_seven_bits_a_byte(number: int, bytes_: bytes) -> N
 def test_span_attributes_in_parts_are_read_as_whole_ones_are(size: int) -> None:
     written = b"".join(
         [
-            span_attributes.constant(("a.flag", True), ("a.list", ("stop",))),
-            span_attributes.text("a.text", "é" * size),
-            span_attributes.integer("a.number", size),
-            span_attributes.double("a.cost", size / 3),
+            otlp.constant(("a.flag", True), ("a.list", ("stop",))),
+            otlp.text("a.text", "é" * size),
+            otlp.integer("a.number", size),
+            otlp.double("a.cost", size / 3),
         ]
     )
     assert values_of(Span.FromString(written).attributes) == {

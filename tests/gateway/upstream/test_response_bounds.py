@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 import pytest
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.framing import FRAMINGS, BrokenFrames
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream import http_response as exchanges
 from apps.gateway.upstream.call_provider import ResponseBounds, check_event, read_within
@@ -192,7 +192,7 @@ def test_an_event_of_very_many_values_is_not_parsed(chunk: int) -> None:
     stream = b'data: {"a":1}\n\ndata: [' + b"{}," * 40_000 + b"{}]\n\n"
     chunks = [stream[start : start + chunk] for start in range(0, len(stream), chunk)]
     bounds = ResponseBounds(MIB, MIB, OF_JSON)
-    events = frames_of("sse")(chunks, bounds.event, lambda event: check_event(event, bounds))
+    events = FRAMINGS["sse"](chunks, bounds.event, lambda event: check_event(event, bounds))
     assert next(events) == b'{"a":1}'
     with pytest.raises(BrokenFrames, match=r"^an event of the stream holds more than 1000 values$"):
         next(events)

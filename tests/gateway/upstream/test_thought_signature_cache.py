@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisGone
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 from apps.gateway.upstream.thought_signature_cache import (
     MAX_BYTES,
     TIME_TO_LIVE,

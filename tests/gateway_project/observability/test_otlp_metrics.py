@@ -6,7 +6,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apps.gateway.tracing import genai_metrics
 from apps.kernel.ids import new_id
 from apps.logs.entry import Entry
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
@@ -59,7 +58,7 @@ def test_requests_are_counted_in_the_conventions_names(settings: Any) -> None:
         completion_tokens=7,
         status_code=200,
     )
-    genai_metrics.count(entry)
+    otlp_metrics.count_request(entry)
     found = sent(otlp_metrics.collect())
     about = {
         "gen_ai.operation.name": "chat",

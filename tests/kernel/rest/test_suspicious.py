@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.kernel.rest import suspicious
-from apps.kernel.rest.suspicious import SUSPICIOUS
+from apps.kernel.rest import errors
+from apps.kernel.rest.errors import SUSPICIOUS
 
 FORM = "application/x-www-form-urlencoded"
 MANY = "&".join(f"a{number}=1" for number in range(3_000))
@@ -79,8 +79,8 @@ CASES: dict[str, tuple[dict[str, Any], int, str]] = {
 
 @pytest.fixture(autouse=True)
 def _told_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspicious, "_told_at", {})
-    monkeypatch.setattr(suspicious, "_untold", type(suspicious._untold)())
+    monkeypatch.setattr(errors, "_told_at", {})
+    monkeypatch.setattr(errors, "_untold", type(errors._untold)())
 
 
 def ask(request: dict[str, Any]) -> Any:
@@ -113,8 +113,8 @@ def test_what_was_not_told_is_told_with_the_next_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     times = iter((100.0, 100.2, 100.9, 101.0, 101.5))
-    monkeypatch.setattr(suspicious, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(errors, "time", SimpleNamespace(monotonic=lambda: next(times)))
     with caplog.at_level(logging.INFO):
         for _ in range(5):
-            suspicious.count_suspicious("DisallowedHost", said="x")
+            errors.count_suspicious("DisallowedHost", said="x")
     assert [record.msg["count"] for record in caplog.records if isinstance(record.msg, dict)] == [1, 3]

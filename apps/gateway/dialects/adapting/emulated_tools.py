@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     Chat,
+    EmulatedTool,
     FunctionTool,
     Message,
     OpaqueTool,
@@ -27,7 +28,6 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
-from apps.gateway.canonical.rewrites import EmulatedTool
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.unsupported_fields import client_of, unsupported_feature
 from apps.gateway.dialects.reading.fields import Record

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.chat import Chat, StopEmulation, Target
 from apps.gateway.canonical.events import (
     Event,
     Failed,
@@ -22,7 +22,6 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.canonical.rewrites import StopEmulation
 from apps.gateway.dialects.adapting.unsupported_fields import unsupported_feature
 
 # Characters of all sequences together: more is no sequence that a model is stopped by.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Target
+from apps.gateway.canonical.chat import Rewrites, Target
 from apps.gateway.canonical.events import (
     Event,
     Finished,
@@ -21,7 +21,6 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.canonical.rewrites import Rewrites
 from apps.gateway.dialects.adapting.emulated_tools import restore_tools
 from apps.gateway.dialects.adapting.stop_sequences import cut_at_stop
 

@@ -12,10 +12,10 @@ from typing import Annotated, Final
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects import fact
 from apps.gateway.dialects.chat.openai import PROVIDER as OPENAI
-from apps.gateway.dialects.chat.openai.provider.capabilities import Facts as OpenAIFacts
+from apps.gateway.dialects.chat.openai.provider import Facts as OpenAIFacts
 from apps.gateway.dialects.chat.vertex import model_path, url_of_path
-from apps.gateway.dialects.fact import fact
 
 
 class Facts(OpenAIFacts, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summar
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.chat import azure_anthropic, openai
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import Usage
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.providers_of_every_format import add_provider, offer_models
@@ -51,14 +51,14 @@ def test_what_azures_filters_say_reaches_clients_and_breaks_none() -> None:
             b"data: [DONE]\n\n",
         )
     )
-    events = list(openai.read_events(frames([stream])))
+    events = list(openai.read_events(sse_frames([stream])))
     assert events[0] == Started(
         id="chatcmpl-1", model="gpt-4o", created=1, extra={"openai": {"prompt_filter_results": prompt}}
     )
     assert TextDelta(text="Paris") in events
     assert OpaqueDelta(dialect="openai", data={"content_filter_results": SAFE}, of="choice") in events
     assert Finished(reason="stop", native="stop") in events
-    *payloads, end = frames(openai.write_events([*events, SUMMARY], CHAT))
+    *payloads, end = sse_frames(openai.write_events([*events, SUMMARY], CHAT))
     assert end == b"[DONE]"
     for payload in payloads:
         ChatCompletionChunk.model_validate({**json.loads(payload), "metadata": None})
@@ -72,7 +72,7 @@ def test_what_azures_filters_say_reaches_clients_and_breaks_none() -> None:
 def test_an_answer_that_was_filtered_says_so() -> None:
     results = {"hate": {"filtered": True, "severity": "high"}}
     stream = chunk(choices=[choice({"content": "Once"})]) + chunk(choices=[choice({}, "content_filter", results)])
-    reply = fold(openai.read_events(frames([stream + b"data: [DONE]\n\n"])))
+    reply = fold(openai.read_events(sse_frames([stream + b"data: [DONE]\n\n"])))
     assert (reply.choices[0].text, reply.choices[0].finish) == ("Once", "content_filter")
 
 

@@ -13,7 +13,7 @@ from apps.gateway.dialects.chat.anthropic.client.read_request import (
     unread_output_config,
 )
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.anthropic.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.anthropic.provider import Capabilities
 from apps.gateway.dialects.chat.anthropic.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import signature_format
 from apps.gateway.dialects.chat.anthropic.provider.write_request import (

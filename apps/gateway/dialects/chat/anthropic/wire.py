@@ -16,15 +16,16 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import FAST_TIER, USUAL_TIER, CacheMark
 from apps.gateway.canonical.events import Failed, FinishReason
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.reading.answer_errors import (
+from apps.gateway.dialects.reading.answers import (
     MAX_ERROR_LENGTH,
     anthropic_message,
     code_of,
+    count_at,
     failure_event,
+    has_odd_count,
     read_refusal,
 )
 from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
-from apps.gateway.dialects.reading.usage_numbers import count_at, has_odd_count
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 from apps.kernel.rest.envelopes import anthropic_type

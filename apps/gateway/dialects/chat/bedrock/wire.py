@@ -10,17 +10,18 @@ import msgspec
 
 from apps.gateway.canonical.events import Failed, FinishReason
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.thought_signatures import split_signature
-from apps.gateway.dialects.reading.answer_errors import (
+from apps.gateway.dialects.adapting.thinking import split_signature
+from apps.gateway.dialects.reading.answers import (
     MAX_ERROR_LENGTH,
     bedrock_message,
     code_of,
     code_of_status,
     failure_event,
+    has_odd_count,
     read_answer,
+    read_count,
 )
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import has_odd_count, read_count
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.usage import Usage

@@ -12,7 +12,7 @@ from apps.gateway.dialects.chat.cohere.client.read_request import (
     read_request,
 )
 from apps.gateway.dialects.chat.cohere.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.cohere.provider import Capabilities
 from apps.gateway.dialects.chat.cohere.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.cohere.provider.write_request import path, write_request
 from apps.gateway.dialects.chat.cohere.wire import FRAMING, NAME, read_failure

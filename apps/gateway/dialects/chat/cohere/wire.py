@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat.openai.wire import find_failure as find_error_object
-from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, code_of, read_refusal
+from apps.gateway.dialects.reading.answers import MAX_ERROR_LENGTH, code_of, count_at, has_odd_count, read_refusal
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import count_at, has_odd_count
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 

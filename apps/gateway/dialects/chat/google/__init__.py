@@ -6,7 +6,7 @@ from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
-from apps.gateway.dialects.chat.google.client.field_names import error_for_clients, write_error
+from apps.gateway.dialects.chat.google.client import error_for_clients, write_error
 from apps.gateway.dialects.chat.google.client.read_request import (
     logged_choice,
     logged_request,
@@ -15,7 +15,7 @@ from apps.gateway.dialects.chat.google.client.read_request import (
     tool_path,
 )
 from apps.gateway.dialects.chat.google.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.google.provider import Capabilities
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.google.provider.write_request import count_request, path, read_count, write_request
 from apps.gateway.dialects.chat.google.wire import FRAMING, NAME, read_failure

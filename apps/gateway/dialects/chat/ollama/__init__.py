@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
 from apps.gateway.dialects.chat import openai
-from apps.gateway.dialects.chat.google.client.field_names import error_for_clients
+from apps.gateway.dialects.chat.google.client import error_for_clients
 from apps.gateway.dialects.chat.ollama.client.read_request import read_request
 from apps.gateway.dialects.chat.ollama.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.ollama.wire import NDJSON, write_error

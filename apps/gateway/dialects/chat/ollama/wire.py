@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.chat.openai.wire import encode as encode
+from apps.gateway.dialects.reading.answers import exact_number
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import exact_number
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family
 

@@ -16,9 +16,17 @@ import msgspec
 from apps.gateway.canonical.chat import CacheMark, Effort
 from apps.gateway.canonical.events import Failed, FinishReason, Summary
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, code_of, failure_event, read_refusal
+from apps.gateway.dialects.reading.answers import (
+    MAX_ERROR_LENGTH,
+    code_of,
+    exact_number,
+    failure_event,
+    has_odd_count,
+    read_count,
+    read_refusal,
+    read_ticks,
+)
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import exact_number, has_odd_count, read_count, read_ticks
 from apps.gateway.retry_after import retry_delay_of
 from apps.kernel.errors import ApiError
 from apps.kernel.usage import Usage
@@ -63,6 +71,9 @@ FAILURE_WORDS: Final = frozenset({"error", "network_error", "insufficient_system
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 encode = _ENCODER.encode
+# A body's fields, and a list's entries, each as its bytes.
+read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+read_entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def cache_control(mark: CacheMark) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.events import Failed, OpaqueDelta
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat.openai import wire as openai_wire
-from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, code_of, failure_event
+from apps.gateway.dialects.reading.answers import MAX_ERROR_LENGTH, code_of, failure_event, has_odd_count
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import has_odd_count
 from apps.kernel.usage import Usage
 
 NAME: Final = "responses"

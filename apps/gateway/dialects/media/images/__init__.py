@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Image, Target, Text
 from apps.gateway.canonical.task_options import ImageRequest
-from apps.gateway.dialects import ProviderDialect, find_dialect, find_provider_dialect
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.media.multipart_form import ImageFile
+from apps.gateway.dialects import ProviderDialect, fact, facts_reader, find_dialect, find_provider_dialect
+from apps.gateway.dialects.media import ImageFile
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 

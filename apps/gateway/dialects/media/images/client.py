@@ -22,8 +22,8 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
+from apps.gateway.dialects.media import FormField
 from apps.gateway.dialects.media.images import ECHOED, NAME_OF_EXTRAS, ratio_of
-from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

@@ -1,4 +1,4 @@
-"""Speech formats: the facts that a model may state, how its format is found, and audio read from a stream.
+"""Speech formats: the facts that a model may state, and audio read from a stream.
 
 A request for speech is a chat whose `speech` says how its text is to be read. A format is a provider side for such
 chats, found by the name that the data files state under `speech`. Audio is only ever streamed.
@@ -15,10 +15,9 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Started, Waiting
 from apps.gateway.canonical.task_options import AudioFormat, Speech
-from apps.gateway.dialects import ProviderDialect, find_provider_dialect
+from apps.gateway.dialects import fact, facts_reader
 from apps.gateway.dialects.chat.openai.wire import failed, find_failure
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import read_answer, unreadable_answer
 from apps.kernel.errors import InvalidRequest
 
 SpeechOption = Literal["instructions", "speed", "custom_voice"]
@@ -77,19 +76,6 @@ def _text_of(message: Message) -> str:
 
 
 _read = facts_reader("speech", SpeechCapabilities)
-
-
-_PACKAGE: Final = f"{__name__}.provider"
-# Which samples alone are sent in one format, and made a file here.
-_MADE_HERE: Final = {("google", "wav"): "google_wav"}
-
-
-def find_speech_dialect(facts: Mapping[str, Any], form: AudioFormat) -> ProviderDialect | None:
-    """Return the dialect in which an offer is asked to read aloud in a format; None where none is stated."""
-    capabilities = capabilities_of(facts)
-    if capabilities is None:
-        return None
-    return find_provider_dialect(_PACKAGE, _MADE_HERE.get((capabilities.dialect, form), capabilities.dialect))
 
 
 # Bytes of an answer that begins like a text: no audio format does, but samples without a head might.

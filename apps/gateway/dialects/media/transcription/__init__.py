@@ -1,4 +1,4 @@
-"""Transcription formats: the facts that a model may state, how its format is found, and transcripts as each reads them.
+"""Transcription formats: the facts that a model may state, and transcripts as each reads them.
 
 A request for a transcript is a chat whose `transcription` holds the recording. A format is a provider side for such
 chats, found by the name that the data files state under `transcription`; a model that streams is asked in the format of
@@ -15,9 +15,8 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target, Text
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, TranscriptTimed, UsageReported, Waiting
 from apps.gateway.canonical.task_options import Transcription
-from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.reading.answer_errors import unreadable_answer
+from apps.gateway.dialects import fact, facts_reader
+from apps.gateway.dialects.reading.answers import unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
@@ -83,18 +82,6 @@ def prompt_of(chat: Chat) -> str | None:
 
 
 _read = facts_reader("transcription", TranscriptionCapabilities)
-
-
-_PACKAGE: Final = f"{__name__}.provider"
-
-
-def find_transcription_dialect(facts: Mapping[str, Any], *, streamed: bool) -> ProviderDialect | None:
-    """Return the format in which an offer is asked for a transcript; None where none is stated."""
-    capabilities = capabilities_of(facts)
-    if capabilities is None:
-        return None
-    name = f"{capabilities.dialect}_stream" if streamed and "stream" in capabilities.takes else capabilities.dialect
-    return find_provider_dialect(_PACKAGE, name)
 
 
 # Bytes of an answer that is one value, though it was asked for as a stream.

@@ -33,7 +33,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.task_options import Recording, TranscriptFormat, Transcription
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
-from apps.gateway.dialects.media.multipart_form import FormField
+from apps.gateway.dialects.media import FormField
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, one_of
 from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest

@@ -1,4 +1,4 @@
-"""Embedding formats: the facts that a model may state, how its format is found, and vectors as each reads them.
+"""Embedding formats: the facts that a model may state, and vectors as each reads them.
 
 A request for embeddings is a chat whose `embedding` says what the vectors are to be like. A format is a provider side
 for such chats; it is found by the name that the data files state under `embeddings`, else by that of the provider's
@@ -20,10 +20,8 @@ from msgspec import Meta
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Embedding, InputType
-from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.reading.answer_errors import never_streamed as never_streamed
-from apps.gateway.dialects.reading.answer_errors import read_whole, unreadable_answer
+from apps.gateway.dialects import fact, facts_reader
+from apps.gateway.dialects.reading.answers import read_whole, unreadable_answer
 from apps.kernel.usage import Usage
 
 # Numbers in the vectors of one answer, at most: an answer is read whole.
@@ -105,17 +103,6 @@ def texts_of(chat: Chat) -> list[str]:
 
 _read = facts_reader("embeddings", EmbeddingCapabilities)
 _NOTHING_STATED = EmbeddingCapabilities()
-
-
-_PACKAGE: Final = f"{__name__}.provider"
-# Providers of these chat dialects are asked for embeddings in the format of the same name, without saying so.
-_SAME_NAME: Final = frozenset({"openai", "google", "cohere"})
-
-
-def find_embedding_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
-    """Return the format in which an offer is asked for embeddings; None where none is stated or known."""
-    name = capabilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
-    return None if name is None else find_provider_dialect(_PACKAGE, name)
 
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Moderation formats: the facts that a model may state, how its format is found, and judgements as each reads them.
+"""Moderation formats: the facts that a model may state, and judgements as each reads them.
 
 A request to judge content is a chat whose `moderation` says whether its parts are one input. A format is a provider
 side for such chats; it is found by the name that the data files state under `moderations`, else by that of the
@@ -8,17 +8,15 @@ provider's chat dialect where the two go together. docs/adding-a-provider.md exp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Judgement, Moderation
-from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.reading.answer_errors import unreadable_answer
-from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects import fact, facts_reader
+from apps.gateway.dialects.reading.answers import count_at, unreadable_answer
 from apps.kernel.usage import Usage
 
 
@@ -53,17 +51,6 @@ def texts_of(chat: Chat) -> list[str]:
 
 _read = facts_reader("moderations", ModerationCapabilities)
 _NOTHING_STATED = ModerationCapabilities()
-
-
-_PACKAGE: Final = f"{__name__}.provider"
-# Providers of these chat dialects are asked in the format of the same name, without saying so.
-_SAME_NAME: Final = frozenset({"openai"})
-
-
-def find_moderation_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
-    """Return the format in which an offer is asked to judge content; None where none is stated or known."""
-    name = capabilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
-    return None if name is None else find_provider_dialect(_PACKAGE, name)
 
 
 def events_of(judgements: Sequence[Judgement], usage: Any) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Rerank formats: the facts that a model may state, how its format is found, and scores as each reads them.
+"""Rerank formats: the facts that a model may state, and scores as each reads them.
 
 A request to rank documents is a chat whose `reranking` says how many are wanted. A format is a provider side for such
 chats; it is found by the name that the data files state under `rerank`, else by that of the provider's chat dialect
@@ -8,16 +8,15 @@ where the two go together. docs/adding-a-provider.md explains each fact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Ranked, Reranking
-from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.fact import fact, facts_reader
-from apps.gateway.dialects.reading.answer_errors import unreadable_answer
+from apps.gateway.dialects import fact, facts_reader
+from apps.gateway.dialects.reading.answers import unreadable_answer
 from apps.kernel.usage import Usage
 
 RerankOption = Literal["max_tokens_per_doc", "truncation"]
@@ -69,17 +68,6 @@ def results_of(chat: Chat) -> int:
 
 _read = facts_reader("rerank", RerankCapabilities)
 _NOTHING_STATED = RerankCapabilities()
-
-
-_PACKAGE: Final = f"{__name__}.provider"
-# Providers of these chat dialects are asked for rankings in the format of the same name, without saying so.
-_SAME_NAME: Final = frozenset({"cohere"})
-
-
-def find_rerank_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
-    """Return the format in which an offer is asked to rank documents; None where none is stated or known."""
-    name = capabilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
-    return None if name is None else find_provider_dialect(_PACKAGE, name)
 
 
 class Score(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import COUNTS, Usage
 from gateway_project.configuration.data_directory import PROJECT
 from tests.gateway.dialects.chat.openai.test_recordings_openai import HOSTS
@@ -57,7 +57,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
         return list(anthropic.read_reply(json.dumps(exchange["json"]).encode()))
     body = exchange["text"].encode()
     step = size or len(body)
-    return list(anthropic.read_events(frames(body[at : at + step] for at in range(0, len(body), step))))
+    return list(anthropic.read_events(sse_frames(body[at : at + step] for at in range(0, len(body), step))))
 
 
 def told_message(exchange: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def check_anthropics_client(events: list[Event], reply: Reply, told: dict[str, A
         assert plain.get(name) == told.get(name)
     if not streamed:
         return
-    written = [json.loads(data) for data in frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
+    written = [json.loads(data) for data in sse_frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
     for event in written:
         EVENTS.validate_python(event)
     assert_in_order(written)
@@ -146,7 +146,7 @@ def check_anthropics_client(events: list[Event], reply: Reply, told: dict[str, A
 def check_openais_client(events: list[Event], reply: Reply) -> None:
     """Check that clients of OpenAI's format get the same reply, and that it validates against OpenAI's types."""
     completion = ChatCompletion.model_validate(json.loads(openai.write_reply(reply, SUMMARY, CLIENT)))
-    payloads = list(frames(openai.write_events([*events, SUMMARY], CLIENT)))
+    payloads = list(sse_frames(openai.write_events([*events, SUMMARY], CLIENT)))
     assert payloads[-1] == b"[DONE]"
     for payload in payloads[:-1]:
         ChatCompletionChunk.model_validate(json.loads(payload))
@@ -173,7 +173,7 @@ def test_recorded_answers_of_openais_format_satisfy_anthropics_client(host: str)
         reply = fold(events)
         choice = reply.choices[0]
         plain = json.loads(anthropic.write_reply(reply, SUMMARY, CLIENT))
-        written = [json.loads(data) for data in frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
+        written = [json.loads(data) for data in sse_frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
         for event in written:
             EVENTS.validate_python(event)
         assert_in_order(written)

@@ -28,7 +28,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.errors import Overloaded
 from apps.kernel.usage import Usage
 from tests.support.anthropic_stream import assert_in_order, message_of
@@ -70,7 +70,7 @@ ANYTHING = st.recursive(
 
 def written(*events: Event) -> list[dict[str, Any]]:
     """Return the events of the stream that these become."""
-    return [json.loads(data) for data in frames(anthropic.write_events([Started(id="m"), *events, SUMMARY], CHAT))]
+    return [json.loads(data) for data in sse_frames(anthropic.write_events([Started(id="m"), *events, SUMMARY], CHAT))]
 
 
 def content(*events: Event) -> list[dict[str, Any]]:
@@ -162,7 +162,7 @@ def test_silence_is_a_comment_before_the_message_and_a_ping_within() -> None:
 
 def test_nothing_follows_an_error() -> None:
     events = [Started(), TextDelta(text="a"), Failed(error=Overloaded("Too much")), TextDelta(text="b"), SUMMARY]
-    last = list(frames(anthropic.write_events(events, CHAT)))[-1]
+    last = list(sse_frames(anthropic.write_events(events, CHAT)))[-1]
     assert json.loads(last) == {"type": "error", "error": {"type": "overloaded_error", "message": "Too much"}}
 
 
@@ -212,6 +212,6 @@ def test_no_stream_is_too_strange_to_be_read(data: st.DataObject) -> None:
     events = list(anthropic.read_events([msgspec.json.encode(event) for event in stream]))
     assert sum(isinstance(event, Failed) for event in events[:-1]) == 0
     if not isinstance(events[-1], Failed):
-        again = [json.loads(frame) for frame in frames(anthropic.write_events([*events, SUMMARY], CHAT))]
+        again = [json.loads(frame) for frame in sse_frames(anthropic.write_events([*events, SUMMARY], CHAT))]
         assert_in_order(again)
         anthropic.write_reply(fold(events), SUMMARY, CHAT)

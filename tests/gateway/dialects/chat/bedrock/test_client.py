@@ -26,7 +26,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, bedrock, google, openai
-from apps.gateway.framing import aws_eventstream
+from apps.gateway.framing import aws_event_frames
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.kernel.errors import AllProvidersFailed, ApiError, Overloaded, RateLimited, Unauthenticated, UpstreamRefused
 from tests.gateway.dialects.test_laws import SUMMARY
@@ -147,7 +147,7 @@ def test_search_results_are_text_for_others() -> None:
 def test_thinking_of_every_maker_comes_back_as_it_was(block: ReasoningDelta) -> None:
     reply = Reply(choices=[Choice(text="So.", reasoning=[block], finish="stop")])
     whole = json.loads(bedrock.write_reply(reply, SUMMARY, CHAT))["output"]["message"]
-    frames = aws_eventstream.frames([b"".join(bedrock.write_events([*unfold(reply), SUMMARY], CHAT))])
+    frames = aws_event_frames([b"".join(bedrock.write_events([*unfold(reply), SUMMARY], CHAT))])
     again = json.loads(bedrock.write_reply(fold(bedrock.read_events(frames)), SUMMARY, CHAT))["output"]["message"]
     for message in (whole, again):
         chat = chat_of(message)

@@ -24,7 +24,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Reply, Started, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
-from apps.gateway.framing import aws_eventstream, sse
+from apps.gateway.framing import aws_event_frames, sse_frames
 from apps.kernel.usage import Usage
 from gateway_project.configuration.data_directory import PROJECT
 from tests.support.anthropic_stream import assert_in_order, message_of
@@ -72,7 +72,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
     body = b64decode(exchange["b64"])
     step = size or len(body)
     pieces = (body[at : at + step] for at in range(0, len(body), step))
-    return list(bedrock.read_events(aws_eventstream.frames(pieces)))
+    return list(bedrock.read_events(aws_event_frames(pieces)))
 
 
 def told_answer(exchange: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def check_openais_client(events: list[Event], reply: Reply, said: dict[str, Any]
     for event in events:
         if isinstance(event, Started):
             event.model = "the-model"
-    payloads = list(sse.frames(openai.write_events([*events, SUMMARY], CLIENT)))
+    payloads = list(sse_frames(openai.write_events([*events, SUMMARY], CLIENT)))
     assert payloads[-1] == b"[DONE]"
     for payload in payloads[:-1]:
         ChatCompletionChunk.model_validate(json.loads(payload))
@@ -212,7 +212,7 @@ def check_anthropics_client(events: list[Event], reply: Reply, said: dict[str, A
     """The answer as we write it validates against Anthropic's types and says the same, plain and streamed."""
     plain = json.loads(anthropic.write_reply(reply, SUMMARY, CLIENT))
     Message.model_validate(plain)
-    written = [json.loads(data) for data in sse.frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
+    written = [json.loads(data) for data in sse_frames(anthropic.write_events([*events, SUMMARY], CLIENT))]
     for event in written:
         EVENTS.validate_python(event)
     assert_in_order(written)

@@ -22,7 +22,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import cohere, openai
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import Usage
 from gateway_project.configuration.data_directory import PROJECT
 from tests.support.unfolding import unfold
@@ -102,7 +102,7 @@ def check_clients(reply: Reply, answer: dict[str, Any]) -> None:
     said = meaning(answer)
     written = openai.write_reply(reply, SUMMARY, CLIENT)
     ChatCompletion.model_validate({**json.loads(written), "metadata": None})
-    payloads = list(frames(openai.write_events([*unfold(reply), SUMMARY], CLIENT)))
+    payloads = list(sse_frames(openai.write_events([*unfold(reply), SUMMARY], CLIENT)))
     for payload in payloads[:-1]:
         ChatCompletionChunk.model_validate(json.loads(payload))
     for read in (openai.read_reply(written), openai.read_events(payloads)):

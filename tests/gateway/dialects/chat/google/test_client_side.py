@@ -42,7 +42,7 @@ from apps.gateway.dialects.chat.google.client.signature_carrier import (
     write_carrier,
 )
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
-from apps.gateway.dialects.chat.google.part_layout import laid_out
+from apps.gateway.dialects.chat.google.wire import laid_out
 from apps.kernel.errors import AllProvidersFailed, InvalidRequest
 from tests.gateway.dialects.test_laws import SUMMARY
 

@@ -15,7 +15,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import COUNTS
 from tests.gateway.dialects.test_laws import QUESTION, SUMMARY, has_no_doubles
 from tests.support.property_examples import examples
@@ -200,7 +200,7 @@ def test_no_answer_of_googles_shape_is_too_strange_to_be_read(chunks: list[Any])
         assert_counts_make_sense(events)
         if not isinstance(events[-1], Failed):
             assert fold(events).choices
-            written = list(frames(openai.write_events([*events, SUMMARY], QUESTION)))
+            written = list(sse_frames(openai.write_events([*events, SUMMARY], QUESTION)))
             assert all(has_no_doubles(payload) for payload in written if payload != b"[DONE]")
 
 
@@ -221,7 +221,7 @@ def test_a_stream_means_the_same_wherever_it_is_cut(texts: list[str], size: int,
     chunks = [answer({"text": text}, reason=None) for text in texts] + [answer(reason="STOP")]
     data = b"".join(b"data: " + chunk + end for chunk in chunks)
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    assert list(google.read_events(frames(pieces))) == list(google.read_events(chunks))
+    assert list(google.read_events(sse_frames(pieces))) == list(google.read_events(chunks))
 
 
 def chunk(*parts: Any, reason: str | None = None, **fields: Any) -> bytes:

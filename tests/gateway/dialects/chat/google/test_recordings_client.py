@@ -17,9 +17,9 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Failed, Started
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import cohere, google, vertex
-from apps.gateway.dialects.chat.google.client.field_names import camel_cased
+from apps.gateway.dialects.chat.google.client import camel_cased
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from tests.gateway.dialects.chat.anthropic.test_recordings_anthropic import events_of as anthropic_events
 from tests.gateway.dialects.chat.anthropic.test_recordings_anthropic import exchanges as anthropic_exchanges
 from tests.gateway.dialects.chat.bedrock.test_recordings_bedrock import events_of as bedrock_events
@@ -106,7 +106,7 @@ def written(events: list[Event]) -> tuple[list[dict[str, Any]], list[dict[str, A
         if isinstance(event, Started):
             event.model, event.id = "the-model", event.id or "the-id"
     plain = json.loads(google.write_reply(fold(list(events)), SUMMARY, CLIENT))
-    chunks = [json.loads(payload) for payload in frames(google.write_events([*events, SUMMARY], CLIENT))]
+    chunks = [json.loads(payload) for payload in sse_frames(google.write_events([*events, SUMMARY], CLIENT))]
     assert json.loads(b"".join(write_array([*events, SUMMARY], CLIENT)))[:-1] == chunks[:-1]
     for response in (plain, *chunks):
         types.GenerateContentResponse._from_response(response=json.loads(json.dumps(response)), kwargs={})

@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import Event, Failed, Reply, Started, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS, FINISH_REASONS
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import Usage
 from gateway_project.configuration.data_directory import PROJECT
 
@@ -77,7 +77,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
     if not is_streamed(exchange):
         return list(google.read_reply(body))
     step = size or len(body)
-    return list(google.read_events(frames(body[at : at + step] for at in range(0, len(body), step))))
+    return list(google.read_events(sse_frames(body[at : at + step] for at in range(0, len(body), step))))
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -201,7 +201,7 @@ def check_stream(events: list[Event], said: dict[str, Any]) -> None:
     for event in events:
         if isinstance(event, Started):
             event.model = "the-model"
-    payloads = list(frames(openai.write_events([*events, SUMMARY], CLIENT)))
+    payloads = list(sse_frames(openai.write_events([*events, SUMMARY], CLIENT)))
     assert payloads[-1] == b"[DONE]"
     for payload in payloads[:-1]:
         ChatCompletionChunk.model_validate(json.loads(payload))

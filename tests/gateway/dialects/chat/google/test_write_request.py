@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Audio, Chat, File, Image, Message, Opaque, Target, Text, ToolCall, ToolResult
-from apps.gateway.dialects.adapting.thought_signatures import join_signature, split_signature
+from apps.gateway.dialects.adapting.thinking import join_signature, split_signature
 from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.provider.write_contents import PLACEHOLDER_SIGNATURE, read_name, write_name
 from apps.kernel.errors import InvalidRequest

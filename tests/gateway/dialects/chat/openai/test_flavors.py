@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Message, Target, ToolCall, ToolResult
 from apps.gateway.canonical.events import Failed
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.chat.openai.provider.write_messages import adapt_call_ids
 from apps.kernel.errors import InvalidRequest

@@ -21,7 +21,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.chat.openai.wire import OWN_FIELDS
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import COUNTS, Usage
 from gateway_project.configuration.data_directory import PROJECT
@@ -82,7 +82,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
         return list(openai.read_reply(json.dumps(exchange["json"]).encode()))
     body = exchange["text"].encode()
     step = size or len(body)
-    return list(openai.read_events(frames(body[at : at + step] for at in range(0, len(body), step))))
+    return list(openai.read_events(sse_frames(body[at : at + step] for at in range(0, len(body), step))))
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -242,7 +242,7 @@ def check_stream(events: list[Event], said: dict[int, dict[str, Any]] | None) ->
         if isinstance(event, Started):
             event.model = "the-model"
     written = list(openai.write_events([*events, SUMMARY] if said else events, CLIENT))
-    payloads = list(frames(written))
+    payloads = list(sse_frames(written))
     if said is None:
         assert "error" in json.loads(payloads[-1])
         assert b"[DONE]" not in payloads

@@ -17,7 +17,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.chat import responses
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of as write_response
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.chat.responses.test_recordings_responses import (
     HOSTS,
@@ -59,7 +59,7 @@ def test_recorded_answers_come_out_as_they_were(host: str) -> None:
         plain = json.loads(encode(write_response([*events, SUMMARY], ASKED)))
         assert bare(plain["output"]) == bare(response["output"]), exchange["name"]
         assert (plain["status"], plain["object"]) == ("completed", "response")
-        told = [json.loads(data) for data in frames(responses.write_events([*events, SUMMARY], ASKED))]
+        told = [json.loads(data) for data in sse_frames(responses.write_events([*events, SUMMARY], ASKED))]
         assert [event["sequence_number"] for event in told] == list(range(len(told)))
         assert told[-1]["response"]["output"] == plain["output"], exchange["name"]
         if host == "api.openai.com":

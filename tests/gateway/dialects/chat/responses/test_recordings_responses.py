@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai, responses
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.usage import COUNTS, Usage
 from gateway_project.configuration.data_directory import PROJECT
 from tests.support.anthropic_stream import assert_in_order, message_of
@@ -79,7 +79,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
     if not is_streamed(exchange):
         return list(responses.read_reply(body))
     step = size or len(body)
-    return list(responses.read_events(frames(body[at : at + step] for at in range(0, len(body), step))))
+    return list(responses.read_events(sse_frames(body[at : at + step] for at in range(0, len(body), step))))
 
 
 def response_of(exchange: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def check_openais_client(events: list[Event], reply: Reply, response: dict[str, 
     """Check that clients of OpenAI's format get a valid answer, with the same content, that comes back whole."""
     plain = json.loads(openai.write_reply(reply, SUMMARY, OPENAIS))
     completion = ChatCompletion.model_validate({**plain, "metadata": None})
-    payloads = list(frames(openai.write_events([*events, SUMMARY], OPENAIS)))
+    payloads = list(sse_frames(openai.write_events([*events, SUMMARY], OPENAIS)))
     assert payloads[-1] == b"[DONE]"
     for payload in payloads[:-1]:
         ChatCompletionChunk.model_validate({**json.loads(payload), "metadata": None})
@@ -221,7 +221,7 @@ def check_openais_client(events: list[Event], reply: Reply, response: dict[str, 
 def check_anthropics_client(events: list[Event], reply: Reply, response: dict[str, Any]) -> None:
     """Check that Anthropic's clients get a valid answer, with the same content, that comes back whole."""
     plain = json.loads(anthropic.write_reply(reply, SUMMARY, ANTHROPICS))
-    written = [json.loads(data) for data in frames(anthropic.write_events([*events, SUMMARY], ANTHROPICS))]
+    written = [json.loads(data) for data in sse_frames(anthropic.write_events([*events, SUMMARY], ANTHROPICS))]
     for event in written:
         ANTHROPIC_EVENTS.validate_python(event)
     assert_in_order(written)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.dialects.adapting.thought_signatures import join_signature
+from apps.gateway.dialects.adapting.thinking import join_signature
 from apps.gateway.dialects.chat import anthropic, openai, responses
 from apps.gateway.dialects.chat.responses.provider.write_items import CallIds
 from apps.kernel.errors import InvalidRequest

@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Failed
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai, vertex, vertex_anthropic
-from apps.gateway.framing.sse import frames
+from apps.gateway.framing import sse_frames
 from apps.kernel.errors import InvalidRequest
 from gateway_project.configuration.data_directory import PROJECT
 
@@ -79,7 +79,7 @@ def test_recorded_answers_are_read_with_all_of_their_tokens(host: str) -> None:
         if "countTokens" in exchange["url"] or exchange["status"] != 200:
             continue
         if exchange["json"] is None:
-            events = list(vertex.PROVIDER.read_events(frames([exchange["text"].encode()])))
+            events = list(vertex.PROVIDER.read_events(sse_frames([exchange["text"].encode()])))
             last = [json.loads(line[5:]) for line in exchange["text"].splitlines() if line.startswith("data:")][-1]
         else:
             events, last = list(vertex.PROVIDER.read_reply(json.dumps(exchange["json"]).encode())), exchange["json"]

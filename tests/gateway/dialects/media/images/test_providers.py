@@ -15,6 +15,7 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Targ
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
 from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.client.multipart import read_form
+from apps.gateway.dialects.media import boundary_of, write_form
 from apps.gateway.dialects.media.images import (
     ImageCapabilities,
     find_image_dialect,
@@ -25,7 +26,6 @@ from apps.gateway.dialects.media.images import (
 )
 from apps.gateway.dialects.media.images import provider as image_providers
 from apps.gateway.dialects.media.images.provider import dashscope, openai, stability
-from apps.gateway.dialects.media.multipart_form import boundary_of, write_form
 from apps.kernel.usage import Usage
 from tests.support.image_requests import MASK, PNG, data_url
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import AudioBytes, Event, Failed, Finished, Started, UsageReported, Waiting
 from apps.gateway.canonical.task_options import Speech
+from apps.gateway.dialects.media.speech.provider import PROVIDERS
 from apps.kernel.usage import Usage
 
 SAID = [Message(role="user", parts=[Text(text="The fox.")])]
@@ -29,7 +29,7 @@ ALL = ["instructions", "speed", "custom_voice"]
 
 def written(name: str, takes: list[str], chat: Chat = CHAT) -> tuple[str, Any, list[str]]:
     """Return the path, the body, and the fields that were left out."""
-    half = import_module(f"apps.gateway.dialects.media.speech.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     target = Target(model_name="m-1", facts={"speech": {"dialect": name, "takes": takes}})
     body = json.loads(half.write_request(chat, target))
     return half.path(chat, target), body, [dropped.param for dropped in target.dropped_fields]
@@ -37,7 +37,7 @@ def written(name: str, takes: list[str], chat: Chat = CHAT) -> tuple[str, Any, l
 
 def read(name: str, *frames: bytes) -> list[Event]:
     """Return the events of a streamed answer."""
-    return list(import_module(f"apps.gateway.dialects.media.speech.provider.{name}").PROVIDER.read_events(iter(frames)))
+    return list(PROVIDERS[name].read_events(iter(frames)))
 
 
 def test_what_each_is_sent() -> None:
@@ -57,7 +57,7 @@ def test_what_each_is_sent() -> None:
 
 
 def test_an_address_names_the_version_where_a_data_file_does() -> None:
-    half = import_module("apps.gateway.dialects.media.speech.provider.openai")
+    half = PROVIDERS["openai"]
     target = Target(model_name="m", facts={"speech": {"dialect": "openai", "api_version": "preview"}})
     assert half.path(CHAT, target) == "/audio/speech?api-version=preview"
 
@@ -151,7 +151,7 @@ def test_broken_events_fail(frames: tuple[bytes, ...], words: str) -> None:
 
 
 def test_deepgrams_words_for_a_refusal() -> None:
-    half = import_module("apps.gateway.dialects.media.speech.provider.deepgram")
+    half = PROVIDERS["deepgram"]
     failure = half.read_failure(400, b'{"err_code": "INVALID_QUERY_PARAMETER", "err_msg": "No such model"}')
     assert (failure.message, failure.code) == ("No such model", "INVALID_QUERY_PARAMETER")
     assert half.read_failure(500, b"<html>").message == "The provider answered with status 500"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -23,8 +22,9 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.task_options import Recording, Transcription
 from apps.gateway.dialects.media.transcription import segments_of
+from apps.gateway.dialects.media.transcription.provider import PROVIDERS
 from apps.kernel.usage import Usage
-from apps.sandbox.forms import read_form
+from apps.sandbox.http_framing import read_form
 
 FILE = Recording(
     extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=10, max_milliseconds=10
@@ -42,7 +42,7 @@ FORMATS = ("openai", "deepgram", "elevenlabs")
 
 def half_of(name: str) -> Any:
     """Return the provider's side."""
-    return import_module(f"apps.gateway.dialects.media.transcription.provider.{name}").PROVIDER
+    return PROVIDERS[name]
 
 
 def target_of(name: str, takes: list[str], **facts: Any) -> Target:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
+from apps.gateway.dialects.values.embeddings.provider import PROVIDERS
 from apps.kernel.usage import Usage
 
 FORMATS = ("openai", "google", "vertex", "cohere", "titan", "jina")
@@ -27,7 +27,7 @@ CHAT = Chat(
 
 def written(name: str, facts: dict[str, Any]) -> tuple[str, Any, list[str]]:
     """Return the path, the body, and the fields that were left out."""
-    half = import_module(f"apps.gateway.dialects.values.embeddings.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     target = Target(model_name="m:0", facts={"embeddings": facts})
     body = json.loads(half.write_request(CHAT, target))
     return half.path(CHAT, target), body, [dropped.param for dropped in target.dropped_fields]
@@ -35,7 +35,7 @@ def written(name: str, facts: dict[str, Any]) -> tuple[str, Any, list[str]]:
 
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer."""
-    half = import_module(f"apps.gateway.dialects.values.embeddings.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     return list(half.read_reply(json.dumps(answer).encode() if not isinstance(answer, bytes) else answer))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Image, Message, Target, Text
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Moderation
+from apps.gateway.dialects.values.moderations.provider import PROVIDERS
 from apps.kernel.usage import Usage
 
 TEXTS = [Text(text="a"), Text(text="b")]
@@ -19,7 +19,7 @@ PIXEL = "data:image/png;base64,AA=="
 
 def written(name: str, parts: list[Any], *, together: bool) -> tuple[str, Any]:
     """Return the path and the body."""
-    half = import_module(f"apps.gateway.dialects.values.moderations.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     message = Message(role="user", parts=parts)
     chat = Chat(model="m", messages=[message], task="moderations", moderation=Moderation(together=together))
     target = Target(model_name="m:0", facts={})
@@ -28,7 +28,7 @@ def written(name: str, parts: list[Any], *, together: bool) -> tuple[str, Any]:
 
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer."""
-    half = import_module(f"apps.gateway.dialects.values.moderations.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     return list(half.read_reply(json.dumps(answer).encode() if not isinstance(answer, bytes) else answer))
 
 

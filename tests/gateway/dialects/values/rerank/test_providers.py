@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Ranked, Reranking
+from apps.gateway.dialects.values.rerank.provider import PROVIDERS
 from apps.kernel.usage import Usage
 
 FORMATS = ("cohere", "cohere_tokens", "jina", "voyage", "bedrock")
@@ -25,7 +25,7 @@ ASKED = {"model": "m:0", "query": "q", "documents": ["a", "b"]}
 
 def written(name: str, *takes: str) -> tuple[str, Any, list[str]]:
     """Return the path, the body, and the fields that were left out."""
-    half = import_module(f"apps.gateway.dialects.values.rerank.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     target = Target(model_name="m:0", facts={"rerank": {"takes": list(takes)}})
     body = json.loads(half.write_request(CHAT, target))
     return half.path(CHAT, target), body, [dropped.param for dropped in target.dropped_fields]
@@ -33,7 +33,7 @@ def written(name: str, *takes: str) -> tuple[str, Any, list[str]]:
 
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer."""
-    half = import_module(f"apps.gateway.dialects.values.rerank.provider.{name}").PROVIDER
+    half = PROVIDERS[name]
     return list(half.read_reply(json.dumps(answer).encode() if not isinstance(answer, bytes) else answer))
 
 

@@ -41,7 +41,7 @@ from apps.gateway.dialects.chat.anthropic.wire import (
     new_id,
     read_usage,
 )
-from apps.gateway.dialects.reading.answer_errors import drain_frames, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import drain_frames, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record, is_empty_arguments
 from apps.kernel.usage import Usage
 

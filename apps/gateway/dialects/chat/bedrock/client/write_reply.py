@@ -48,9 +48,9 @@ from apps.gateway.dialects.chat.bedrock.wire import (
     write_usage,
 )
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
+from apps.gateway.dialects.reading.answers import exact_number
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import exact_number
-from apps.gateway.framing.aws_eventstream import write_frame
+from apps.gateway.framing import write_frame
 
 # The words of Anthropic's events in which blocks say that they begin, go on and end.
 _START, _STOP = "content_block_start", "content_block_stop"

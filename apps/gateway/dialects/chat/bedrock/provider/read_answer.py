@@ -39,7 +39,7 @@ from apps.gateway.dialects.chat.bedrock.wire import (
     find_failure,
     read_usage,
 )
-from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 
 # Bedrock's word for where in a document: Anthropic's word, and what its bounds are called.

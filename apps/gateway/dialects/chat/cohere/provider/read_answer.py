@@ -31,7 +31,7 @@ from apps.gateway.dialects.chat.cohere.wire import (
     read_usage,
 )
 from apps.gateway.dialects.chat.openai.wire import failed as openai_failed
-from apps.gateway.dialects.reading.answer_errors import (
+from apps.gateway.dialects.reading.answers import (
     MAX_ERROR_LENGTH,
     drain_frames,
     failure_event,

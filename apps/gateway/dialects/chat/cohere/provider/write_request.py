@@ -30,14 +30,14 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
-from apps.gateway.dialects.adapting.thought_signatures import split_signature
+from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import (
     message_path,
     note_dropped,
     note_unsupported_fields,
     repair_tool_results,
 )
-from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
+from apps.gateway.dialects.chat.cohere.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.cohere.wire import DOCUMENT, NAME, PLAN_FORMAT, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.canonical.chat import Audio, File, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.dialects.adapting.thought_signatures import state_signature
+from apps.gateway.canonical.tool_result_pairing import pair_calls
+from apps.gateway.dialects.adapting.thinking import state_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import read_carrier
 from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
@@ -18,7 +19,6 @@ from apps.gateway.dialects.chat.google.wire import (
     encode,
 )
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.call_pairing import pair_calls
 from apps.gateway.dialects.reading.fields import (
     Malformed,
     Record,

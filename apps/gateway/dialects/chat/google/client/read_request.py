@@ -28,7 +28,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_root
 from apps.gateway.dialects.adapting.unsupported_fields import kind_of
-from apps.gateway.dialects.chat.google.client.field_names import camel_cased
+from apps.gateway.dialects.chat.google.client import camel_cased
 from apps.gateway.dialects.chat.google.client.read_contents import brings_carriers, read_contents, read_instruction
 from apps.gateway.dialects.chat.google.provider.write_request import write_fields
 from apps.gateway.dialects.chat.google.wire import NAME, SIGNATURE_FORMAT, encode

@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.adapting.thought_signatures import split_signature, stated_signature
+from apps.gateway.dialects.adapting.thinking import split_signature, stated_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.chat.google.provider.write_contents import write_audio, write_image
 from apps.gateway.dialects.chat.google.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE

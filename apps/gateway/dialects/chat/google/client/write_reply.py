@@ -30,10 +30,9 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects.chat.anthropic.wire import CITATION_LOCATIONS
-from apps.gateway.dialects.chat.google.client.field_names import write_error_object
+from apps.gateway.dialects.chat.google.client import write_error_object
 from apps.gateway.dialects.chat.google.client.write_parts import PartWriter
-from apps.gateway.dialects.chat.google.part_layout import laid_out
-from apps.gateway.dialects.chat.google.wire import NAME, encode, finish_word, new_id, write_time, write_usage
+from apps.gateway.dialects.chat.google.wire import NAME, encode, finish_word, laid_out, new_id, write_time, write_usage
 from apps.gateway.dialects.reading.fields import Record
 
 

@@ -30,8 +30,7 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.thought_signatures import join_signature, state_signature
-from apps.gateway.dialects.chat.google.part_layout import Layout
+from apps.gateway.dialects.adapting.thinking import join_signature, state_signature
 from apps.gateway.dialects.chat.google.provider.write_contents import read_name
 from apps.gateway.dialects.chat.google.wire import (
     FAILURE_WORDS,
@@ -40,6 +39,7 @@ from apps.gateway.dialects.chat.google.wire import (
     NAME,
     SIGNATURE_FORMAT,
     TEXT_SIGNATURE,
+    Layout,
     adds_up,
     encode,
     failed,
@@ -47,7 +47,7 @@ from apps.gateway.dialects.chat.google.wire import (
     new_id,
     read_usage,
 )
-from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.usage import Usage
 

@@ -30,8 +30,8 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.thought_signatures import split_signature, stated_signature
-from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
+from apps.gateway.dialects.adapting.thinking import split_signature, stated_signature
+from apps.gateway.dialects.chat.google.provider import Capabilities
 from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,

@@ -24,10 +24,10 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.reasoning_efforts import nearest_effort, note_effort
 from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, described, google_schema, object_root
 from apps.gateway.dialects.adapting.stop_sequences import fit_stop_sequences
 from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.thinking import nearest_effort, note_effort
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     note_dropped,
@@ -36,7 +36,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities, capabilities_of
+from apps.gateway.dialects.chat.google.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.google.provider.write_contents import (
     ALLOWED_NAMES,
     MAX_NAME_LENGTH,

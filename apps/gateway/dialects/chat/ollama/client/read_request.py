@@ -24,10 +24,10 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.canonical.tool_result_pairing import pair_calls
 from apps.gateway.dialects.chat.ollama.wire import NAME, encode, model_name
 from apps.gateway.dialects.chat.openai.wire import EFFORTS
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.call_pairing import pair_calls
 from apps.gateway.dialects.reading.fields import (
     Malformed,
     Reader,

@@ -24,11 +24,10 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.chat.openai.client.read_messages import cache_mark, pair_unnamed_calls, read_messages
-from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.openai.provider.passthrough import read_fields
+from apps.gateway.dialects.chat.openai.provider import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.chat.openai.provider.write_request import tool_choice_of, written
-from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, SUMMARIES
+from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, SUMMARIES, read_fields
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

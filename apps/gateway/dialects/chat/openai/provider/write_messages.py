@@ -24,13 +24,13 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.thought_signatures import (
+from apps.gateway.dialects.adapting.thinking import (
     SIGNATURE_FIELD,
     split_signature,
     state_signature,
     stated_signature,
 )
-from apps.gateway.dialects.chat.openai.provider.capabilities import CallIds, Capabilities
+from apps.gateway.dialects.chat.openai.provider import CallIds, Capabilities
 from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, PART_FORMAT, cache_control
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest

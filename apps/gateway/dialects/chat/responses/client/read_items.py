@@ -26,7 +26,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.foreign_blocks import CONFIGURATION_UPDATE
 from apps.gateway.dialects.chat.openai.wire import EFFORTS
-from apps.gateway.dialects.chat.responses.client.asked import (
+from apps.gateway.dialects.chat.responses.client import (
     ReasoningCipher,
     decrypt_blocks,
     is_encrypted_here,

@@ -26,9 +26,9 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.chat.openai.wire import EFFORTS, SUMMARIES
-from apps.gateway.dialects.chat.responses.client.asked import Asked, keep_asked
+from apps.gateway.dialects.chat.responses.client import Asked, keep_asked
 from apps.gateway.dialects.chat.responses.client.read_items import read_input
-from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
 from apps.gateway.dialects.chat.responses.provider.write_request import write_tools
 from apps.gateway.dialects.chat.responses.wire import ENCRYPTED_REASONING, INSTRUCTIONS, LOGPROBS, NAME

@@ -24,7 +24,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.responses.client.asked import ReasoningCipher, encrypt_blocks
+from apps.gateway.dialects.chat.responses.client import ReasoningCipher, encrypt_blocks
 from apps.gateway.dialects.chat.responses.client.output_items import (
     CallItem,
     ForeignItem,

@@ -32,11 +32,11 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects.chat.openai.wire import encode, write_error_object
-from apps.gateway.dialects.chat.responses.client.asked import asked_of
+from apps.gateway.dialects.chat.responses.client import asked_of
 from apps.gateway.dialects.chat.responses.client.write_items import OutputItems
 from apps.gateway.dialects.chat.responses.wire import NAME, new_id
+from apps.gateway.dialects.reading.answers import exact_number
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.usage_numbers import exact_number
 from apps.kernel.errors import ApiError
 
 # The defaults of a response's fields that its request did not set, in OpenAI's own order.

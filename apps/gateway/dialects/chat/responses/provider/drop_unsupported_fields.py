@@ -26,7 +26,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 
 _NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64

@@ -14,7 +14,7 @@ from apps.gateway.canonical.chat import served_tier
 from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects.chat.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.chat.responses.wire import NAME, failed, read_usage, text_of
-from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 
 _KNOWN: Final = frozenset(

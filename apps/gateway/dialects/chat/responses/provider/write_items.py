@@ -26,9 +26,9 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.thought_signatures import split_signature
+from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
-from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
 from apps.gateway.dialects.chat.responses.wire import (
     BREAKPOINT,

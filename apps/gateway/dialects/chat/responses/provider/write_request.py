@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Effort, FunctionTool, OpaqueTool, Target, Tool, ToolChoice, WebSearchTool
-from apps.gateway.dialects.adapting.reasoning_efforts import effort_of, nearest_known_effort
+from apps.gateway.dialects.adapting.thinking import effort_of, nearest_known_effort
 from apps.gateway.dialects.adapting.unsupported_fields import is_default_value, note_dropped, unsupported_feature
 from apps.gateway.dialects.chat.anthropic.provider.write_request import read_count
-from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities, capabilities_of
+from apps.gateway.dialects.chat.responses.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import (
     SEARCH_FILTERS,
     drop_unsupported_fields,

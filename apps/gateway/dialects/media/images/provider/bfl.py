@@ -17,7 +17,7 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import Failure, JobReader, ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
 from apps.gateway.dialects.media.images import asked_of, capabilities_of
-from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 # The latter two are not in its description: other words for the same do no harm.

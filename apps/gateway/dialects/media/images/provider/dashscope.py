@@ -11,7 +11,7 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
 from apps.gateway.dialects.media.images import asked_of
-from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 

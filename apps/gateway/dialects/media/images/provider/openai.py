@@ -22,10 +22,9 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
+from apps.gateway.dialects.media import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.media.images import ECHOED, NAME_OF_EXTRAS, Asked, asked_of, image_request_of, media_type_of
-from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
-from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.usage_numbers import count_at, read_ticks
+from apps.gateway.dialects.reading.answers import count_at, read_answer, read_ticks, truncated_answer, unreadable_answer
 from apps.kernel.usage import Usage, total_usage
 
 _DONE: Final = b"[DONE]"

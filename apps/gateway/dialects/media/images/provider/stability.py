@@ -15,9 +15,9 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import find_failure
+from apps.gateway.dialects.media import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.media.images import asked_of, image_request_of, media_type_of, sniff_base64
-from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
-from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 _FILTERED = "CONTENT_FILTERED"

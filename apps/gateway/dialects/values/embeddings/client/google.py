@@ -10,13 +10,13 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.canonical.task_options import Embedding, InputType
-from apps.gateway.dialects.chat.google.client.field_names import camel_cased
+from apps.gateway.dialects.chat.google.client import camel_cased
 from apps.gateway.dialects.chat.google.wire import encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Record, integer, list_of, one_of, optional, record, required
 from apps.gateway.dialects.values.embeddings import to_numbers
 from apps.gateway.dialects.values.embeddings.client.openai import MAX_DIMENSIONS, MAX_INPUTS
-from apps.gateway.dialects.values.embeddings.provider.google import TASK_TYPES
+from apps.gateway.dialects.values.embeddings.provider import TASK_TYPES
 
 _MAX_MODEL_LENGTH: Final = 512
 _MAX_PARTS: Final = 64

@@ -1,1 +1,0 @@
-"""Speech dialects, provider side: one module a format."""

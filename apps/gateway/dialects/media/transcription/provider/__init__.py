@@ -1,1 +1,0 @@
-"""Transcription dialects, provider side: one module a format."""

@@ -1,1 +1,0 @@
-"""Provider sides of the embedding dialects: write requests, read vectors."""

@@ -1,1 +1,0 @@
-"""Provider sides of the moderation dialects: write requests, read judgements."""

@@ -1,1 +1,0 @@
-"""Provider sides of the rerank dialects: write requests, read rankings."""
