@@ -64,6 +64,7 @@ from apps.organizations.accounts import account_views as accounts
 from apps.organizations.accounts import mail_pages
 from apps.organizations.accounts import sign_in_method_views as sign_in_methods
 from apps.organizations.journal import audit_views as audit_logs
+from apps.organizations.teams import views as teams
 from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
@@ -208,6 +209,16 @@ _MANAGEMENT_ROUTES = [
     _management("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
     _management("organization/<str:organization_id>/members", organizations.Members.as_view()),
     _management("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),
+    _management("organization/<str:organization_id>/teams", teams.Teams.as_view()),
+    _management("organization/<str:organization_id>/teams/<str:team_id>", teams.OneTeam.as_view()),
+    _management("organization/<str:organization_id>/teams/<str:team_id>/members", teams.TeamMembers.as_view()),
+    _management(
+        "organization/<str:organization_id>/teams/<str:team_id>/members/<str:member_id>", teams.OneTeamMember.as_view()
+    ),
+    _management("organization/<str:organization_id>/service-accounts", teams.ServiceAccounts.as_view()),
+    _management(
+        "organization/<str:organization_id>/service-accounts/<str:account_id>", teams.OneServiceAccount.as_view()
+    ),
     _management("organization/<str:organization_id>/invitations", accounts.Invitations.as_view()),
     _management("organization/<str:organization_id>/invitations/<str:invitation_id>", accounts.OneInvitation.as_view()),
     _management(

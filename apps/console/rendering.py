@@ -44,6 +44,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
             PageLink("Projects", "projects"),
             PageLink("Provider keys", "provider_keys", Role.ADMIN),
             PageLink("MCP servers", "mcp_servers", Role.ADMIN),
+            PageLink("Service accounts", "service_accounts", Role.ADMIN),
             PageLink("Management keys", "management_keys", Role.ADMIN),
         ),
     ),
@@ -52,6 +53,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
         "Organization",
         (
             PageLink("Members", "members"),
+            PageLink("Teams", "teams"),
             PageLink("Limits", "limits", Role.ADMIN),
             PageLink("Billing", "billing", Role.ADMIN),
             PageLink("Settings", "organization_settings", Role.ADMIN),

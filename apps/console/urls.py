@@ -22,8 +22,10 @@ from apps.console.pages import (
     projects,
     provider_keys,
     refusals,
+    service_accounts,
     sessions,
     sign_in,
+    teams,
     usage,
 )
 from apps.console.pages.logs import live
@@ -38,6 +40,8 @@ PATTERNS = [
     *management_keys.PATHS,
     *projects.PATHS,
     *members.PATHS,
+    *teams.PATHS,
+    *service_accounts.PATHS,
     *audit.PATHS,
     *live.PATHS,
     *logs.PATHS,

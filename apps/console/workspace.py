@@ -12,7 +12,8 @@ from uuid import UUID
 
 from apps.kernel.errors import NotFound
 from apps.organizations.access import access_organization, reaches
-from apps.organizations.models import Organization, Project, Role, User
+from apps.organizations.models import Organization, Project, Role, Team, User
+from apps.organizations.teams.access import leads_any, seen_by
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,16 @@ class Workspace:
         """The organization's projects, also archived ones, oldest first."""
         rows = self.organization.projects.exclude(status=Project.Status.DELETED)
         return list(rows.order_by("created_at", "id"))
+
+    @cached_property
+    def teams(self) -> list[Team]:
+        """The teams that the visitor sees, by name."""
+        return list(seen_by(self.user, self.organization, self.role))
+
+    @cached_property
+    def is_lead(self) -> bool:
+        """Whether the visitor leads a team."""
+        return leads_any(self.user, *(team.pk for team in self.teams))
 
     @property
     def is_admin(self) -> bool:

@@ -1,12 +1,15 @@
-"""Access control of API keys: users see their own keys, admins and owners all keys of an organization."""
+"""Access control of API keys: users see their own keys, leads those of their teams, admins and owners all keys."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.kernel.errors import Forbidden
+from apps.kernel.ids import find_id
 from apps.kernel.postgres.row_lookup import find_row
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
@@ -15,10 +18,12 @@ from apps.organizations.access import (
     access_project,
     highest,
     reaches,
+    require,
     roles_of,
 )
 from apps.organizations.integrations.table import IntegrationTable
-from apps.organizations.models import Organization, Project, Role, User
+from apps.organizations.models import Organization, Project, Role, Team, User
+from apps.organizations.teams.access import NO_TEAM, access_team, leads_any, led_by, team_of_key, with_parts
 
 NO_KEY, NO_RULE = "API key not found", "IAM rule not found"
 PROVIDER_KEYS = IntegrationTable(
@@ -42,33 +47,56 @@ class VisibleKeys(NamedTuple):
     role: Role
 
 
-def access_keys(user: User, *, project_id: str | None, everyones: bool) -> VisibleKeys:
-    """Return the keys of a project, or of every organization of the user; `everyones` needs an admin.
+def access_keys(user: User, *, project_id: str | None, everyones: bool, team_id: str | None = None) -> VisibleKeys:
+    """Return the keys of a project, or of every organization of the user; limited to those of a team if set.
 
-    Raises NotFound, and Forbidden if the role is not sufficient.
+    `everyones` needs an admin, or a lead, who gets the keys of their teams. Raises NotFound, and Forbidden if the role
+    is not sufficient.
     """
-    needs = Role.ADMIN if everyones else Role.DEVELOPER
     keys = (
         ApiKey.objects.exclude(status=ApiKey.Status.DELETED)
         .select_related("created_by")
         .prefetch_related("iam_rules")
         .order_by("created_at", "id")
     )
+    if team_id is not None:
+        keys = keys.filter(is_of_teams([_seen_team(user, team_id).pk]))
     if not everyones:
         keys = keys.filter(created_by=user)
     if project_id is not None:
-        project, role = access_project(user, project_id, needs)
+        project, role = access_project(user, project_id)
+        if everyones and not leads_any(user, project.team_id):
+            require(role, Role.ADMIN)
         return VisibleKeys(keys.filter(project=project), project, role)
     roles = roles_of(user)
-    reached = {organization_id: role for organization_id, role in roles.items() if reaches(role, needs)}
-    if everyones and not reached:
-        raise Forbidden("Listing everyone's keys needs the role admin or owner")
-    keys = keys.filter(project__organization__in=reached).exclude(project__status=Project.Status.DELETED)
+    keys = keys.filter(project__organization__in=roles).exclude(project__status=Project.Status.DELETED)
+    if everyones:
+        administered = [organization_id for organization_id, role in roles.items() if reaches(role, Role.ADMIN)]
+        led = dict(led_by(user).filter(organization__in=roles).values_list("pk", "organization"))
+        if not (administered or led):
+            raise Forbidden("Listing everyone's keys needs the role admin or owner")
+        own = Q(created_by=user, project__organization__in=set(led.values()))
+        keys = keys.filter(Q(project__organization__in=administered) | is_of_teams(led) | own)
     return VisibleKeys(keys, None, highest(roles))
 
 
+def is_of_teams(team_ids: Collection[UUID]) -> Q:
+    """Return the condition for keys of teams: put into one, or of a project in one; also in a part of one."""
+    teams = with_parts(*team_ids)
+    return Q(team__in=teams) | Q(project__team__in=teams)
+
+
+def _seen_team(user: User, identifier: str) -> Team:
+    """Return a team by its id alone. Raises NotFound; Forbidden for teams that the user does not see."""
+    living = Team.objects.exclude(organization__status=Organization.Status.DELETED)
+    return access_team(user, find_row(living, identifier, NO_TEAM).organization_id, identifier).team
+
+
 def access_key(user: User, identifier: str) -> ApiKey:
-    """Return a key that the user may manage: one they created, any as an admin. Raises NotFound, Forbidden."""
+    """Return a key that the user may manage: one they created, one of a team that they lead, any as an admin.
+
+    Raises NotFound, Forbidden.
+    """
     living = (
         ApiKey.objects.exclude(status=ApiKey.Status.DELETED)
         .exclude(project__status=Project.Status.DELETED)
@@ -77,9 +105,24 @@ def access_key(user: User, identifier: str) -> ApiKey:
     )
     key = find_row(living, identifier, NO_KEY)
     _, role = access_organization(user, key.project.organization_id)
-    if key.created_by_id != user.id and not reaches(role, Role.ADMIN):
+    is_own = key.created_by_id == user.id or reaches(role, Role.ADMIN)
+    if not is_own and not leads_any(user, key.team_id, key.project.team_id):
         raise Forbidden("Developers may manage only the API keys they created")
     return key
+
+
+def check_team_change(user: User, key: ApiKey, team_id: str | None) -> None:
+    """Raise InvalidFields or Forbidden unless a user who may manage a key may put it into a team, or into none.
+
+    Its creator may put it into a team; taking it out of one needs an admin or a lead of that team. Call it inside the
+    transaction of the change.
+    """
+    organization, role = access_organization(user, key.project.organization_id)
+    if team_id is not None:
+        team_of_key(user, organization, role, team_id)
+    is_left = key.team_id is not None and find_id(team_id or "") != key.team_id
+    if is_left and not reaches(role, Role.ADMIN) and not leads_any(user, key.team_id):
+        raise Forbidden("Only admins and the team's leads take an API key out of a team", param="teamId")
 
 
 def access_rule(user: User, key_id: str, identifier: str) -> IamRule:

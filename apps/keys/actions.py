@@ -15,17 +15,19 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, Gone, InvalidRequest
+from apps.kernel.ids import find_id
 from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields
-from apps.keys.access import NO_KEY, NO_RULE
+from apps.keys.access import NO_KEY, NO_RULE, check_team_change
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
-from apps.organizations.access import access_project, require_verified
+from apps.organizations.access import access_organization, access_project, require_verified
 from apps.organizations.credentials.management_keys import is_program
 from apps.organizations.journal import audit
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
+from apps.organizations.teams.access import account_of_key, team_of_key
 
 # Shown as the prefix of a playground key, which has no token.
 PLAYGROUND = "playground"
@@ -45,30 +47,50 @@ class CreatedKey(NamedTuple):
 
 @transaction.atomic
 def create_api_key(
-    *, user: User, project_id: UUID | str, description: str, owner: User | None = None, **limits: Any
+    *,
+    user: User,
+    project_id: UUID | str,
+    description: str,
+    team_id: str | None = None,
+    service_account_id: str | None = None,
+    **limits: Any,
 ) -> CreatedKey:
-    """Create a key of a project that the user has access to. It belongs to the user, or to another `owner`.
+    """Create a key of a project that the user has access to. It belongs to the user, or to a service account.
 
-    `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period`, `expires_at`,
-    `requests_per_minute` and `allowed_origins`.
-    Raises NotFound, Forbidden, Gone for an archived project, InvalidRequest at the plan's limit of keys.
+    It counts for its project's team, and for another one if set. `limits` are the columns `usage_limit` and
+    `period_limit` (USD, None unlimited), `period`, `expires_at`, `requests_per_minute` and `allowed_origins`.
+    Raises NotFound, Forbidden, Gone for an archived project, InvalidFields for an unknown team or service account,
+    InvalidRequest at the plan's limit of keys.
     """
-    # The lock serializes concurrent creation, so that each request counts the others' keys.
     project = lock_open_project(user, project_id)
+    role = access_organization(user, project.organization_id).role
+    if team_id is not None:
+        limits["team_id"] = team_of_key(user, project.organization, role, team_id).pk
+    if service_account_id is None:
+        return _create_in(project, user, description, {}, **limits)
+    account = account_of_key(user, project.organization, role, service_account_id)
+    return _create_in(project, account.account, description, {"serviceAccountId": account.id}, **limits)
+
+
+def _create_in(project: Project, owner: User, description: str, noted: Mapping[str, Any], **columns: Any) -> CreatedKey:
+    """Create a key of a locked project, whose lock lets each request count the others' keys. Raises InvalidRequest.
+
+    `noted` are further details for the audit log.
+    """
     limit = limits_of(project.organization.plan).api_keys_per_project
     if limit is not None and count_of_keys(project) >= limit:
         raise InvalidRequest(f"Maximum {limit} API keys per project", code="api_key_limit_reached")
     token = new_token()
     key = ApiKey.objects.create(
         project=project,
-        created_by=owner or user,
+        created_by=owner,
         description=description,
         digest=digest_of(token),
         prefix=prefix(),
         last_four=token[-4:],
-        **limits,
+        **columns,
     )
-    details = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
+    details = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **noted, **columns}
     _record("api_key.create", key, details)
     return CreatedKey(key, token)
 
@@ -104,9 +126,15 @@ def create_program_key(*, user: User, project_id: UUID | str, description: str, 
 
 
 @transaction.atomic
-def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
-    """Set status, description or limits of a key. Raises NotFound when it was deleted meanwhile."""
+def change_api_key(*, key: ApiKey, changes: Mapping[str, Any], user: User | None = None) -> ApiKey:
+    """Set status, description, limits or team of a key; `user` must be the one who puts it into a team or none.
+
+    Raises NotFound when it was deleted meanwhile; InvalidFields, Forbidden for a team.
+    """
     row = lock_row(key, NO_KEY)
+    if user is not None and "team_id" in changes:
+        check_team_change(user, row, changes["team_id"])
+        changes = {**changes, "team_id": find_id(changes["team_id"] or "")}
     _record("api_key.update", row, audit.changes_of(row, changes))
     for name, value in changes.items():
         setattr(row, name, value)
@@ -119,9 +147,9 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
     """Create a replacement for a key, with its project, limits and rules; the old key ends after `overlap`.
 
-    The new key gets the rest of a usage limit. It belongs to the user, whose leaving ends it; but one that a management
-    key made stays that program's. Raises as `create_api_key` does, NotFound for a key that was deleted
-    meanwhile, InvalidRequest for one that has expired or has no token.
+    The new key gets the rest of a usage limit. It belongs to the user, whose leaving ends it; but one that belongs to a
+    management key or a service account stays theirs. Raises as `create_api_key` does, NotFound for a key that was
+    deleted meanwhile, InvalidRequest for one that has expired or has no token.
     """
     row = lock_row(key, NO_KEY)
     _require_token(row)
@@ -129,21 +157,16 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
     if row.expires_at is not None and row.expires_at <= now:
         raise InvalidRequest("This key has expired; create a new one", code="api_key_expired")
     left = None if row.usage_limit is None else max(row.usage_limit - row.usage, Decimal(0))
-    names = ("period_limit", "period", "expires_at", "requests_per_minute", "allowed_origins")
+    names = ("team_id", "period_limit", "period", "expires_at", "requests_per_minute", "allowed_origins")
     kept = {name: getattr(row, name) for name in names}
     if overlap:
         ends = now + overlap
         change_api_key(key=row, changes={"expires_at": min(row.expires_at or ends, ends)})
     else:
         end_api_key(row)
-    created = create_api_key(
-        user=user,
-        project_id=row.project_id,
-        description=row.description,
-        owner=row.created_by if is_program(row.created_by) else None,
-        usage_limit=left,
-        **kept,
-    )
+    project = lock_open_project(user, row.project_id)
+    owner = row.created_by if is_program(row.created_by) else user
+    created = _create_in(project, owner, row.description, {}, usage_limit=left, **kept)
     for rule in row.iam_rules.order_by("created_at", "id"):
         create_rule(key=created.key, rule_type=rule.rule_type, rule_value=rule.rule_value, status=rule.status)
     _record("api_key.replace", row, {"newApiKeyId": created.key.id, "maskedToken": created.key.masked_token})

@@ -245,17 +245,18 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     sortable_by = ()
     ordering = ("-id",)
     fieldsets = (
-        (None, {"fields": ("masked_token", "description", "status", "organization", "project", "created_by")}),
+        (None, {"fields": ("masked_token", "description", "status", "organization", "project", "team", "created_by")}),
         ("Spending", {"fields": (("usage", "usage_limit"), ("period_limit", "period"))}),
         ("Limits", {"fields": ("requests_per_minute", "expires_at", "allowed_origins")}),
         ("Record", {"fields": ("id", "created_at", "updated_at")}),
     )
     readonly_fields = (
-        *("id", "masked_token", "organization", "project", "created_by", "usage", "created_at", "updated_at"),
+        *("id", "masked_token", "organization", "project", "team", "created_by", "usage", "created_at", "updated_at"),
     )
     help_texts = {
         "masked_token": "The first characters and the last four; the key itself is not stored.",
-        "created_by": "The owner of the key, which ends with this person's membership.",
+        "team": "The team that its requests count for, beside that of its project; empty: none.",
+        "created_by": "The owner of the key: a person with whose membership it ends, or a program's account.",
         "status": "Requests with an inactive key are refused. Revoke it permanently with the button above.",
         "usage": "Total USD spent.",
         "usage_limit": "Maximum total spending in USD; empty: no limit but the organization's balance.",

@@ -11,7 +11,7 @@ from django.db.models import Value
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
 from apps.keys.origins import validate_origins
-from apps.organizations.models import Organization, Project, User
+from apps.organizations.models import Organization, Project, Team, User
 from apps.organizations.policy_source import PolicySource
 
 
@@ -39,6 +39,8 @@ class ApiKey(PolicySource):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="api_keys")
     created_by = models.ForeignKey(User, models.PROTECT, related_name="api_keys")
+    # The team that its requests count for, beside that of its project.
+    team = models.ForeignKey(Team, models.SET_NULL, null=True, blank=True, related_name="api_keys")
     description = models.CharField(max_length=255)
     digest = models.BinaryField(max_length=32, unique=True, editable=False)
     prefix = models.CharField(max_length=16, editable=False)

@@ -79,6 +79,12 @@ class NewKeyShape(LimitsShape):
 
     description = NameField(max_length=255)
     project_id = TextField(max_length=100)
+    team_id = TextField(
+        max_length=100, required=False, allow_null=True, help_text="A team that its requests count for; you are in it"
+    )
+    service_account_id = TextField(
+        max_length=100, required=False, allow_null=True, help_text="The service account that it belongs to, not you"
+    )
     usage_limit = DecimalTextField(required=False, allow_null=True)
 
 
@@ -86,6 +92,7 @@ class KeysQuery(CamelSerializer):
     """The query of `GET /keys/api`."""
 
     project_id = TextField(max_length=100, required=False)
+    team_id = TextField(max_length=100, required=False, help_text="Keys in this team, of its projects, or of its parts")
     filter = ChoiceField(["mine", "all"], default="mine")
 
 
@@ -94,6 +101,7 @@ class KeyChangesShape(LimitsShape):
 
     status = ChoiceField([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
     description = NameField(max_length=255, required=False)
+    team_id = TextField(max_length=100, required=False, allow_null=True, help_text="null: no team of its own")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require the status if nothing else changes. Raises ValidationError."""
@@ -288,6 +296,7 @@ class ApiKeyShape(CamelModelSerializer):
             "allowed_origins",
             "expires_at",
             "project_id",
+            "team_id",
             "created_by",
             "created_at",
             "updated_at",

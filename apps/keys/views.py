@@ -48,9 +48,15 @@ class ApiKeys(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request) -> Response:
-        """List your API keys; with `filter=all` everyone's, if you are an admin or owner."""
+        """List your API keys; with `filter=all` everyone's if you are an admin or owner, and those of your teams if you
+        lead some."""
         query = self.read_query(KeysQuery)
-        seen = access_keys(self.user, project_id=query.get("project_id"), everyones=query["filter"] == "all")
+        seen = access_keys(
+            self.user,
+            project_id=query.get("project_id"),
+            team_id=query.get("team_id"),
+            everyones=query["filter"] == "all",
+        )
         answer = {"apiKeys": ApiKeyShape(seen.keys, many=True).data, "userRole": seen.role}
         if seen.project is not None:
             plan = seen.project.organization.plan
@@ -67,10 +73,10 @@ class OneApiKey(MemberEndpoint):
 
     @described({"message": message_field(), "apiKey": ApiKeyShape()}, body=KeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
-        """Activate or deactivate an API key, or change its description and limits."""
+        """Activate or deactivate an API key, or change its description, limits or team."""
         key = access_key(self.user, key_id)
         changes = self.read(KeyChangesShape)
-        changed = actions.change_api_key(key=key, changes=changes)
+        changed = actions.change_api_key(key=key, changes=changes, user=self.user)
         message = f"API key status updated to {changed.status}" if "status" in changes else "API key updated"
         return Response({"message": message, "apiKey": ApiKeyShape(changed).data})
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.kernel.errors import InvalidRequest
@@ -22,12 +22,15 @@ from apps.limits.applied import MAX_APPLYING
 from apps.limits.models import Limit
 from apps.organizations.access import NO_ORGANIZATION, people_of
 from apps.organizations.journal import audit
-from apps.organizations.models import DELETED, Membership, Organization, Project
+from apps.organizations.models import DELETED, Organization, Project, User
+from apps.organizations.teams.access import accounts_of, teams_of
 
 # Limits of one organization: each policy holds those that may hold for its key.
 MAX_LIMITS = 200
 # Amounts that Valkey's numbers hold exactly, with room for sums: USD, and requests or tokens.
 MAX_USD, MAX_COUNT = 1_000_000, 1_000_000_000_000
+# Teams for which one request counts: its key's and its project's, and the two that these are part of.
+MAX_TEAMS = 4
 _NOTED = ("name", "scope", "model", "counts", "window", "time_zone", "amount", "action")
 _OF_RAISE = ("raised_amount", "raised_until", "raise_reason")
 
@@ -89,17 +92,20 @@ def delete_limit(*, limit: Limit) -> None:
 
 
 def most_applying(limits: Iterable[Limit]) -> int:
-    """Return a number of limits that no request exceeds: those of all, with the most of any project, member and key.
+    """Return a number of limits that no request exceeds: those of all, with the most of any project, member and key,
+    and of the four teams that a request may count for.
 
     End users count by project, each of them with the limits for all of the project's and its own.
     """
     counted: Counter[tuple[str, UUID | None, str]] = Counter()
     for one in limits:
-        owner = one.project_id or one.member_id or one.api_key_id
+        owner = one.team_id or one.project_id or one.member_id or one.api_key_id
         counted[_GROUPS.get(one.scope, "all"), owner, one.end_user] += 1
     most = sum(number for (group, _, _), number in counted.items() if group == "all")
     for group in ("project", "member", "key"):
         most += max((number for (of, _, _), number in counted.items() if of == group), default=0)
+    of_teams = sorted((number for (of, _, _), number in counted.items() if of == "team"), reverse=True)
+    most += sum(of_teams[:MAX_TEAMS])
     each = {owner: number for (of, owner, end_user), number in counted.items() if of == "end_user" and not end_user}
     own: dict[UUID | None, int] = {}
     for (of, owner, end_user), number in counted.items():
@@ -109,11 +115,12 @@ def most_applying(limits: Iterable[Limit]) -> int:
 
 
 def scope_id_of(limit: Limit) -> UUID | None:
-    """Return the id of the project, member or key that a limit is for."""
-    return limit.project_id or limit.member_id or limit.api_key_id
+    """Return the id of the team, project, member or key that a limit is for."""
+    return limit.team_id or limit.project_id or limit.member_id or limit.api_key_id
 
 
 _GROUPS: dict[str, str] = {
+    Limit.Scope.TEAM: "team",
     Limit.Scope.PROJECT: "project",
     Limit.Scope.MEMBER: "member",
     Limit.Scope.KEY: "key",
@@ -122,7 +129,7 @@ _GROUPS: dict[str, str] = {
 
 
 def _owner_of(organization: Organization, scope: str, scope_id: str | None) -> dict[str, Any]:
-    """Return the column with the project, member or key that a limit is for. Raises InvalidFields."""
+    """Return the column with the team, project, member or key that a limit is for. Raises InvalidFields."""
     if scope in (Limit.Scope.ORGANIZATION, Limit.Scope.MODEL):
         if scope_id is not None:
             raise InvalidFields([Issue("scopeId", f"Not a field of the scope {scope}")])
@@ -131,20 +138,21 @@ def _owner_of(organization: Organization, scope: str, scope_id: str | None) -> d
         raise InvalidFields([Issue("scopeId", "Required")])
     noun, column, rows = _candidates(organization, scope)
     identifier = find_id(scope_id)
-    found = None if identifier is None else rows.filter(**{_ID_OF.get(scope, "pk"): identifier}).first()
+    found = None if identifier is None else rows.filter(pk=identifier).first()
     if found is None:
         raise InvalidFields([Issue("scopeId", f"Must be the id of a {noun} of this organization")])
-    return {column: found.user if isinstance(found, Membership) else found}
-
-
-# The lookup of the id that names a row, where it is not the row's own.
-_ID_OF = {Limit.Scope.MEMBER.value: "user"}
+    return {column: found}
 
 
 def _candidates(organization: Organization, scope: str) -> tuple[str, str, QuerySet[Any]]:
     """Return the noun, the column and the rows that a limit of a scope may be for."""
+    if scope == Limit.Scope.TEAM:
+        # The lock keeps it from being deleted meanwhile.
+        return "team", "team", teams_of(organization).select_for_update(no_key=True)
     if scope == Limit.Scope.MEMBER:
-        return "member", "member", people_of(organization).select_related("user")
+        people, accounts = people_of(organization), accounts_of(organization)
+        users = User.objects.filter(Q(memberships__in=people) | Q(service_account__in=accounts))
+        return "member", "member", users.distinct()
     if scope == Limit.Scope.KEY:
         return "key", "api_key", ApiKey.objects.exclude(status=DELETED).filter(project__organization=organization)
     return "project", "project", Project.objects.exclude(status=DELETED).filter(organization=organization)

@@ -21,6 +21,7 @@ class LimitAdmin(OrganizationLink, RecordAdmin):
     ordering = ("-id",)
     help_texts = {
         "scope": "Whose requests count.",
+        "team": "The team, of limits of a team.",
         "project": "The project, of limits of a project or of its end users.",
         "member": "The member whose keys count.",
         "api_key": "The key whose requests count.",

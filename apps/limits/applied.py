@@ -212,6 +212,7 @@ def resets_at(applied: AppliedLimit) -> str:
 
 _OWNERS: dict[str, str] = {
     Limit.Scope.ORGANIZATION: "organization",
+    Limit.Scope.TEAM: "team",
     Limit.Scope.PROJECT: "project",
     Limit.Scope.MEMBER: "member",
     Limit.Scope.KEY: "API key",

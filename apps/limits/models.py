@@ -12,7 +12,7 @@ from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
 from apps.keys.models import ApiKey
 from apps.limits.windows import WindowKind
-from apps.organizations.models import Organization, Project, User
+from apps.organizations.models import Organization, Project, Team, User
 from apps.organizations.policy_source import PolicySource
 
 
@@ -28,6 +28,7 @@ class Limit(PolicySource):
         """Whose requests count."""
 
         ORGANIZATION = "organization"
+        TEAM = "team"
         PROJECT = "project"
         MEMBER = "member"
         KEY = "key"
@@ -63,7 +64,8 @@ class Limit(PolicySource):
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="limits")
     name = models.CharField(max_length=100)
     scope = models.CharField(max_length=16, choices=Scope.choices)
-    # The project of the scopes `project` and `end_user`, the member, the key.
+    # The team, the project of the scopes `project` and `end_user`, the member, the key.
+    team = models.ForeignKey(Team, models.CASCADE, null=True, blank=True, related_name="limits")
     project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="limits")
     member = models.ForeignKey(User, models.CASCADE, null=True, blank=True, related_name="limits")
     api_key = models.ForeignKey(ApiKey, models.CASCADE, null=True, blank=True, related_name="limits")

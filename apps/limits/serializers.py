@@ -41,7 +41,9 @@ class NewLimitShape(_RaiseShape):
     name = NameField(max_length=100)
     scope = ChoiceField(Limit.Scope.values)
     scope_id = TextField(
-        max_length=100, required=False, help_text="The project's, member's or key's id; for `end_user` the project's"
+        max_length=100,
+        required=False,
+        help_text="The id of the team, project, member or key; for `end_user` the project's",
     )
     end_user = TextField(max_length=256, required=False, help_text="One end user's id: its own limit instead")
     model = TextField(max_length=255, required=False, help_text="A model's id, or a pattern with `*`")
@@ -104,7 +106,7 @@ class LimitShape(CamelModelSerializer):
         ]
 
     def scope_id_of(self, limit: Limit) -> str | None:
-        """The id of the project, member or key that it is for."""
+        """The id of the team, project, member or key that it is for."""
         found = scope_id_of(limit)
         return None if found is None else str(found)
 

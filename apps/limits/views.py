@@ -9,14 +9,12 @@ from rest_framework.response import Response
 
 from apps.kernel.rest.describe import described, message_field
 from apps.limits import actions
-from apps.limits.access import access_limit, access_limits
+from apps.limits.access import access_limit, access_limits, access_new_limit
 from apps.limits.models import Limit
 from apps.limits.serializers import LimitChangesShape, LimitShape, NewLimitShape
 from apps.limits.state import states_of
-from apps.organizations.access import access_organization
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.integrations.endpoints import OwnerQuery
-from apps.organizations.models import Role
 
 
 class Limits(MemberEndpoint):
@@ -26,12 +24,13 @@ class Limits(MemberEndpoint):
     def post(self, request: Request) -> Response:
         """Create a limit; it counts from 0 and holds for requests that are admitted from now on."""
         fields = self.read(NewLimitShape)
-        organization, _ = access_organization(self.user, fields["organization_id"], Role.ADMIN)
+        organization = access_new_limit(self.user, fields["organization_id"], fields["scope"], fields.get("scope_id"))
         return Response({"limit": _present(actions.create_limit(organization=organization, fields=fields))})
 
     @described({"limits": LimitShape(many=True)}, query=OwnerQuery, refuses=(403, 404))
     def get(self, request: Request) -> Response:
-        """List an organization's limits, by name, with used, held and remaining amount of each."""
+        """List an organization's limits, by name, with used, held and remaining amount of each; those of the teams that
+        you lead, unless you are an admin or owner."""
         limits = list(access_limits(self.user, **self.read_query(OwnerQuery)))
         return Response({"limits": _present_all(limits)})
 

@@ -13,17 +13,18 @@ from uuid import UUID
 from apps.kernel.errors import Forbidden
 from apps.kernel.ids import find_id
 from apps.kernel.postgres.row_lookup import find_row
-from apps.keys.access import NO_KEY
+from apps.keys.access import NO_KEY, is_of_teams
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.activity import ActivityScope
 from apps.logs.retention import visible_to
 from apps.organizations.access import access_organization, access_project, roles_of
-from apps.organizations.models import Project, User
+from apps.organizations.models import DELETED, Project, Team, User
+from apps.organizations.teams.access import NO_TEAM, access_team
 
 
 @dataclass(frozen=True, slots=True)
 class LogScope:
-    """The visible logs: each organization's since a moment; limited to one project or key if set.
+    """The visible logs: each organization's since a moment; limited to one project or key, or to a set of keys, if set.
 
     The project belongs to an organization in the scope, the key to the project: the narrowest id implies the others.
     """
@@ -32,6 +33,10 @@ class LogScope:
     project_id: UUID | None = None
     api_key_id: UUID | None = None
     provider_key_id: UUID | None = None
+    # The keys of a team, also deleted ones; None without one.
+    key_ids: frozenset[UUID] | None = None
+    # The user whose scope it is; None for an API key, which names no team.
+    reader: User | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class RequestedIds:
     project_id: str | None = None
     api_key_id: str | None = None
     provider_key_id: str | None = None
+    team_id: str | None = None
 
 
 def scope_of_key(key: ApiKey, now: datetime) -> LogScope:
@@ -51,11 +57,14 @@ def scope_of_key(key: ApiKey, now: datetime) -> LogScope:
 
 def scope_of_user(user: User, now: datetime) -> LogScope:
     """Return the scope of a user: all of their organizations."""
-    return LogScope(visible_to(roles_of(user), now))
+    return LogScope(visible_to(roles_of(user), now), reader=user)
 
 
 def access_logs(scope: LogScope, named: RequestedIds) -> LogScope:
-    """Return the scope limited to the named ids. Raises Forbidden for an id outside of it."""
+    """Return the scope limited to the named ids; a team only for a user who is in it, leads it, or is an admin.
+
+    Raises Forbidden for an id outside of it.
+    """
     organizations, project_id, api_key_id, provider_key_id = set(scope.since), scope.project_id, None, None
     if named.organization_id is not None:
         organizations &= {_organization(scope, named.organization_id)}
@@ -70,8 +79,28 @@ def access_logs(scope: LogScope, named: RequestedIds) -> LogScope:
         project_id, api_key_id = key.project_id, key.id
     if named.provider_key_id is not None:
         provider_key_id = _provider_key(scope, named.provider_key_id)
+    key_ids = None
+    if named.team_id is not None:
+        team = _team(scope, named.team_id)
+        key_ids = _keys_of(team, project_id, api_key_id)
+        organizations &= {team.organization_id} if key_ids else set()
     since = {identifier: moment for identifier, moment in scope.since.items() if identifier in organizations}
-    return LogScope(since, project_id, api_key_id, provider_key_id)
+    return LogScope(since, project_id, api_key_id, provider_key_id, key_ids, scope.reader)
+
+
+def _keys_of(team: Team, project_id: UUID | None, api_key_id: UUID | None) -> frozenset[UUID]:
+    """Return the ids of a team's keys, also deleted ones; of one project or one key if set."""
+    keys = ApiKey.objects.filter(is_of_teams([team.id]), project__organization=team.organization_id)
+    narrowed = {"project": project_id, "pk": api_key_id}
+    keys = keys.filter(**{name: value for name, value in narrowed.items() if value is not None})
+    return frozenset(keys.values_list("pk", flat=True))
+
+
+def _team(scope: LogScope, text: str) -> Team:
+    team = Team.objects.filter(id__in=_ids(text), organization__in=scope.since).first()
+    if team is None or scope.reader is None:
+        raise Forbidden("You may not see the logs of this team")
+    return access_team(scope.reader, team.organization_id, team.id).team
 
 
 def _organization(scope: LogScope, text: str) -> UUID:
@@ -110,7 +139,12 @@ def _ids(text: str) -> list[UUID]:
 
 
 def access_activity(
-    user: User, *, organization_id: str | None, project_id: str | None, api_key_id: str | None
+    user: User,
+    *,
+    organization_id: str | None,
+    project_id: str | None,
+    api_key_id: str | None,
+    team_id: str | None = None,
 ) -> ActivityScope:
     """Return the user's organizations limited to the named ids; activity of deleted keys is included.
 
@@ -130,4 +164,10 @@ def access_activity(
             # If the key belongs to a project other than the named one, nothing matches.
             organizations.clear()
         project, key = row.project_id, row.id
-    return ActivityScope(frozenset(organizations), project, key)
+    key_ids = None
+    if team_id is not None:
+        living = Team.objects.exclude(organization__status=DELETED)
+        team = access_team(user, find_row(living, team_id, NO_TEAM).organization_id, team_id).team
+        key_ids = _keys_of(team, project, key)
+        organizations &= {team.organization_id} if key_ids else set()
+    return ActivityScope(frozenset(organizations), project, key, key_ids)

@@ -36,7 +36,7 @@ _MODEL_SUMS = {
 
 @dataclass(frozen=True, slots=True)
 class ActivityScope:
-    """The organizations whose activity may be seen; limited to one project or key if set.
+    """The organizations whose activity may be seen; limited to one project or key, or to a set of keys, if set.
 
     With a key, its project is set as well.
     """
@@ -44,6 +44,8 @@ class ActivityScope:
     organizations: frozenset[UUID]
     project_id: UUID | None = None
     api_key_id: UUID | None = None
+    # The keys of a team, also deleted ones; None without one.
+    key_ids: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,12 @@ def find_days(scope: ActivityScope, window: ActivityWindow, *, using: str = PRIM
         return []
     with connections[using].cursor() as cursor:
         cursor.execute(
-            _QUESTION,
+            _QUESTION if scope.key_ids is None else _QUESTION_OF_KEYS,
             {
                 "organizations": list(scope.organizations),
                 "project": scope.project_id,
                 "key": scope.api_key_id,
+                "keys": list(scope.key_ids or ()),
                 "of_project": scope.project_id or ActivityDay.EVERY,
                 "of_key": scope.api_key_id or ActivityDay.EVERY,
                 "first": window.first,
@@ -145,14 +148,17 @@ _COLUMNS = f"date, model, provider, {', '.join(SUMS)}"
 _OF_DAY = ", ".join(f"trim_scale(sum({name}))::text AS {name}" for name in SUMS)
 _OF_MODEL = ", ".join(f"trim_scale(sum({name})) AS {name}" for name in _MODEL_SUMS.values())
 _MODEL_FIELDS = ", ".join(f"'{wire_name}', {name}" for wire_name, name in _MODEL_SUMS.items())
-_QUESTION = f"""
-    WITH added AS MATERIALIZED (
-        SELECT {_COLUMNS} FROM {ActivityDay._meta.db_table}
-        WHERE {_WANTED} AND project_id = %(of_project)s AND api_key_id = %(of_key)s
+_OF_SET = "api_key_id = ANY(%(keys)s::uuid[])"
+_OF_DAYS = "project_id = %(of_project)s AND api_key_id = %(of_key)s"
+_OF_DELTAS = "project_id = coalesce(%(project)s, project_id) AND api_key_id = coalesce(%(key)s, api_key_id)"
+_ADDED = f"""
+        SELECT {_COLUMNS} FROM {ActivityDay._meta.db_table} WHERE {_WANTED} AND {{of_days}}
         UNION ALL
-        SELECT {_COLUMNS} FROM {ActivityDelta._meta.db_table}
-        WHERE {_WANTED}
-            AND project_id = coalesce(%(project)s, project_id) AND api_key_id = coalesce(%(key)s, api_key_id)
+        SELECT {_COLUMNS} FROM {ActivityDelta._meta.db_table} WHERE {_WANTED} AND {{of_deltas}}
+"""  # noqa: S608 - names are ours
+_SUMMED = f"""
+    WITH added AS MATERIALIZED (
+        {{added}}
     ), of_model AS (
         SELECT date, model, provider, {_OF_MODEL} FROM added GROUP BY date, model, provider
         HAVING sum(request_count) > 0
@@ -167,3 +173,6 @@ _QUESTION = f"""
     SELECT date, coalesce(models, '[]'), {", ".join(SUMS)}
     FROM of_day LEFT JOIN models_of_day USING (date) ORDER BY date DESC
 """  # noqa: S608 - names are ours
+_QUESTION = _SUMMED.format(added=_ADDED.format(of_days=_OF_DAYS, of_deltas=_OF_DELTAS))
+# For a set of keys, the sums of each key are added up.
+_QUESTION_OF_KEYS = _SUMMED.format(added=_ADDED.format(of_days=_OF_SET, of_deltas=_OF_SET))

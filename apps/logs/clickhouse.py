@@ -275,6 +275,8 @@ def _within(scope: LogScope) -> _Question:
     for column, value in narrowed.items():
         if value is not None:
             question.ask(f"{column} = {question.bind(value, 'UUID')}")
+    if scope.key_ids is not None:
+        question.ask(f"has({question.bind(sorted(scope.key_ids), 'Array(UUID)')}, api_key_id)")
     return question
 
 

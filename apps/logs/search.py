@@ -140,6 +140,8 @@ def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool, using: s
     rows = RequestLog.objects.using(using).filter(wanted, reduce(or_, seen), organization_id__in=list(scope.since))
     if scope.provider_key_id is not None:
         rows = rows.filter(provider_key_id=scope.provider_key_id)
+    if scope.key_ids is not None:
+        rows = rows.filter(api_key_id__in=scope.key_ids)
     order = ("created_at", "id") if ascending else ("-created_at", "-id")
     return [dict(zip(COLUMNS, row, strict=True)) for row in _select(rows).order_by(*order)[:count]]
 
@@ -213,6 +215,8 @@ def _of_organization(scope: LogScope, organization_id: UUID, using: str) -> Quer
     seen = RequestLog.objects.using(using).filter(created_at__gte=scope.since[organization_id])
     if scope.provider_key_id is not None:
         seen = seen.filter(provider_key_id=scope.provider_key_id)
+    if scope.key_ids is not None:
+        seen = seen.filter(api_key_id__in=scope.key_ids)
     if scope.api_key_id is not None:
         return seen.filter(api_key_id=scope.api_key_id)
     if scope.project_id is not None:

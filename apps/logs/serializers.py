@@ -52,6 +52,7 @@ class LogsQuery(PeriodQuery):
     api_key_id = TextField(required=False)
     provider_key_id = TextField(required=False)
     project_id = TextField(required=False)
+    team_id = TextField(required=False, help_text="Keys in this team, of its projects, or of its parts; with a session")
     org_id = TextField(required=False)
     model = TextField(required=False)
     provider = TextField(required=False)
@@ -170,6 +171,7 @@ def requested_ids_of(query: Mapping[str, Any]) -> RequestedIds:
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),
         provider_key_id=query.get("provider_key_id"),
+        team_id=query.get("team_id"),
     )
 
 
@@ -255,6 +257,7 @@ class ActivityQuery(CamelSerializer):
     to = CalendarDay(required=False)
     project_id = TextField(required=False)
     api_key_id = TextField(required=False)
+    team_id = TextField(required=False, help_text="Keys in this team, of its projects, or of its parts")
     org_id = TextField(required=False)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:

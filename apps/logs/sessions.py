@@ -359,15 +359,19 @@ def _sorted(tools: Any) -> dict[str, int]:
 
 def _rows_of(scope: LogScope, organization_id: UUID, using: str) -> QuerySet[RequestLog]:
     ids = {"project_id": scope.project_id, "api_key_id": scope.api_key_id, "provider_key_id": scope.provider_key_id}
-    return RequestLog.objects.using(using).filter(
+    rows = RequestLog.objects.using(using).filter(
         organization_id=organization_id,
         created_at__gte=scope.since[organization_id],
         **{name: value for name, value in ids.items() if value is not None},
     )
+    return rows if scope.key_ids is None else rows.filter(api_key_id__in=scope.key_ids)
 
 
-def _narrowed(scope: LogScope) -> tuple[str, list[UUID]]:
+def _narrowed(scope: LogScope) -> tuple[str, list[UUID | list[UUID]]]:
     """Return further conditions of a scope, as SQL with its values."""
     ids = {"project_id": scope.project_id, "api_key_id": scope.api_key_id, "provider_key_id": scope.provider_key_id}
     set_ids = {name: value for name, value in ids.items() if value is not None}
-    return "".join(f" AND {name} = %s" for name in set_ids), list(set_ids.values())
+    text, values = "".join(f" AND {name} = %s" for name in set_ids), list[UUID | list[UUID]](set_ids.values())
+    if scope.key_ids is not None:
+        return f"{text} AND api_key_id = ANY(%s::uuid[])", [*values, list(scope.key_ids)]
+    return text, values

@@ -68,6 +68,9 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
         return []
     wanted = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"
     of_days = _DAYS_OF[by] if scope.api_key_id is None else "api_key_id = %(key)s"
+    of_deltas = "project_id = coalesce(%(project)s, project_id) AND api_key_id = coalesce(%(key)s, api_key_id)"
+    if scope.key_ids is not None:
+        of_days = of_deltas = "api_key_id = ANY(%(keys)s::uuid[])"
     sums = "request_count, error_count, input_tokens, output_tokens, cost"
     question = f"""
         WITH added AS MATERIALIZED (
@@ -75,8 +78,7 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
             WHERE {wanted} AND {of_days}
             UNION ALL
             SELECT date, {_COLUMNS[by]}::text AS name, {sums} FROM {ActivityDelta._meta.db_table}
-            WHERE {wanted} AND project_id = coalesce(%(project)s, project_id)
-                AND api_key_id = coalesce(%(key)s, api_key_id)
+            WHERE {wanted} AND {of_deltas}
         )
         SELECT date, name, sum(request_count)::bigint, sum(error_count)::bigint, sum(input_tokens)::bigint,
             sum(output_tokens)::bigint, sum(cost)
@@ -89,6 +91,7 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
                 "organizations": list(scope.organizations),
                 "project": scope.project_id,
                 "key": scope.api_key_id,
+                "keys": list(scope.key_ids or ()),
                 "every": ActivityDay.EVERY,
                 "first": window.first,
                 "last": window.last,
@@ -156,6 +159,8 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIM
         "provider_key_id": scope.provider_key_id,
     }
     rows = rows.filter(**{name: value for name, value in narrowed.items() if value is not None})
+    if scope.key_ids is not None:
+        rows = rows.filter(api_key_id__in=scope.key_ids)
     rows = rows.filter(Q(custom_headers__isnull=False) | Q(source__isnull=False)).order_by("-created_at", "-id")
     text, values = rows.values(
         *("custom_headers", "source", "has_error", "prompt_tokens", "completion_tokens", "cost", "data_storage_cost")

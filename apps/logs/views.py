@@ -223,6 +223,7 @@ class ActivityEndpoint(MemberEndpoint):
             organization_id=query.get("org_id"),
             project_id=query.get("project_id"),
             api_key_id=query.get("api_key_id"),
+            team_id=query.get("team_id"),
         )
         window = window_of(timezone.now(), days=query["days"], first=query.get("from"), last=query.get("to"))
         return replica.read(lambda using: find_days(scope, window, using=using))

@@ -154,7 +154,8 @@ def matches(row: SeenRow, scope: LogScope, filters: LogFilters) -> bool:
         (filters.source, row.source),
     )
     return (
-        all(one is None or one == value for one, value in wanted)
+        (scope.key_ids is None or row.api_key_id in scope.key_ids)
+        and all(one is None or one == value for one, value in wanted)
         and (filters.model is None or filters.model in {row.used_model, f"{row.used_provider}/{row.used_model}"})
         and _has_header(row.custom_headers, filters.header_key, filters.header_value)
         and moment is not None

@@ -24,6 +24,7 @@ from apps.organizations.credentials.sessions import end_browser_sessions, end_se
 from apps.organizations.journal import audit
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import limits_of
+from apps.organizations.teams.access import find_team
 
 _WRONG = "Wrong e-mail address or password"
 _OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link that was sent to it"
@@ -188,19 +189,25 @@ def delete_organization(*, organization: Organization) -> None:
 
 @transaction.atomic
 def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> Project:
-    """Create a project. Raises Forbidden at the plan's limit, NotFound if the organization is deleted."""
+    """Create a project. Raises Forbidden at the plan's limit, InvalidFields for an unknown team, NotFound if the
+    organization is deleted."""
     limit = limits_of(lock_row(organization, NO_ORGANIZATION).plan).projects
     if limit is not None and organization.projects.exclude(status=Project.Status.DELETED).count() >= limit:
         raise Forbidden(f"Maximum {limit} projects per organization")
-    project = Project.objects.create(organization=organization, **fields)
-    _record("project.create", project, {"name": project.name, "mode": project.mode})
+    project = Project.objects.create(organization=organization, **_with_team(organization, fields))
+    team = {} if project.team_id is None else {"teamId": project.team_id}
+    _record("project.create", project, {"name": project.name, "mode": project.mode, **team})
     return project
 
 
 @transaction.atomic
 def change_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
-    """Set columns of a project, its status among them. Raises NotFound when it was deleted meanwhile."""
+    """Set columns of a project, its status among them.
+
+    Raises NotFound when it was deleted meanwhile, InvalidFields for an unknown team.
+    """
     row = lock_row(project, NO_PROJECT)
+    changes = _with_team(row.organization, changes)
     if changes.get("status") == Project.Status.DELETED:
         _record("project.delete", row, {"name": row.name})
     else:
@@ -293,6 +300,14 @@ def create_operator(*, email: str, password: str) -> User:
 def _record(action: str, row: Organization | Project | Membership, details: Mapping[str, Any]) -> None:
     organization_id = row.id if isinstance(row, Organization) else row.organization_id
     audit.record(action, organization_id=organization_id, resource=row, details=details)
+
+
+def _with_team(organization: Organization, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a project's columns with the id of the team that the fields name. Raises InvalidFields."""
+    columns = dict(fields)
+    if columns.get("team_id") is not None:
+        columns["team_id"] = find_team(organization, columns["team_id"]).pk
+    return columns
 
 
 def _find_referrer(ref: str | None) -> Organization | None:

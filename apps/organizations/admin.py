@@ -33,6 +33,7 @@ from apps.organizations.models import AuditEntry, Invitation, ManagementKey, Mem
 from apps.organizations.operators import organization_admin
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 from apps.organizations.operators.organization_tabs import link_to
+from apps.organizations.teams import team_admin
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm
@@ -53,7 +54,7 @@ else:
     _UserPage = UserAdmin
 
 # Modules that register admin pages on import.
-__all__ = ["organization_admin"]
+__all__ = ["organization_admin", "team_admin"]
 
 admin.site.unregister((AuthToken, Group))
 

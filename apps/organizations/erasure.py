@@ -18,7 +18,16 @@ from django.utils import timezone
 
 from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.organizations.app_hooks import find_hook_modules
-from apps.organizations.models import AuditEntry, ManagementKey, Membership, Organization, Project, User
+from apps.organizations.models import (
+    AuditEntry,
+    ManagementKey,
+    Membership,
+    Organization,
+    Project,
+    ServiceAccount,
+    Team,
+    User,
+)
 
 
 class _Eraser(Protocol):
@@ -58,6 +67,11 @@ def _erase_own(organization_id: UUID) -> None:
     for account in User.objects.filter(management_key__organization=organization_id):
         User.objects.filter(pk=account.pk).update(name="", email=f"{account.pk.hex}@{ManagementKey.ACCOUNT_DOMAIN}")
     ManagementKey.objects.filter(organization=organization_id).update(name="", revoked_at=timezone.now())
+    for account in User.objects.filter(service_account__organization=organization_id):
+        # API keys refer to it, and stay.
+        User.objects.filter(pk=account.pk).update(name="", email=f"{account.pk.hex}@{ServiceAccount.ACCOUNT_DOMAIN}")
+    ServiceAccount.objects.filter(organization=organization_id).delete()
+    Team.objects.filter(organization=organization_id).delete()
     delete_in_pieces(AuditEntry.objects.filter(organization_id=organization_id))
     Project.objects.filter(organization=organization_id).update(name="")
     Organization.objects.filter(pk=organization_id).update(

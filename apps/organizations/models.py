@@ -1,4 +1,4 @@
-"""Users, organizations, memberships, projects: columns and constraints."""
+"""Users, organizations, memberships, teams, projects: columns and constraints."""
 
 from __future__ import annotations
 
@@ -183,6 +183,76 @@ class Membership(models.Model):
         return f"{self.user_id} {self.role} of {self.organization_id}"
 
 
+class Team(PolicySource):
+    """Members and projects of an organization with limits of their own. A team may be part of another, one level deep.
+
+    A request counts for the team of its key, for the team of its project, and for the teams that these are part of.
+    """
+
+    organization_path = "organization_id"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="teams")
+    # The team that it is part of, which is part of none.
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="parts")
+    name = models.CharField(max_length=100)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["organization", "name"], name="team_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TeamMember(models.Model):
+    """A member of an organization in a team; a lead manages its keys and limits."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    team = models.ForeignKey(Team, models.CASCADE, related_name="members")
+    membership = models.ForeignKey(Membership, models.CASCADE, related_name="teams")
+    is_lead = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "membership"], name="team_member_once")]
+
+    def __str__(self) -> str:
+        return f"{self.membership_id} in {self.team_id}"
+
+
+class ServiceAccount(models.Model):
+    """A member for programs: API keys that belong to it do not end when a person leaves.
+
+    They belong to its `account`, a user who cannot sign in and has no membership.
+    """
+
+    # The domain of the accounts' addresses: nothing under `.invalid` receives mail (RFC 2606).
+    ACCOUNT_DOMAIN: ClassVar[str] = "service-account.invalid"
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="service_accounts")
+    account = models.OneToOneField(User, models.CASCADE, related_name="service_account")
+    name = models.CharField(max_length=100)
+    # Its leads may create keys for it.
+    team = models.ForeignKey(Team, models.SET_NULL, null=True, blank=True, related_name="service_accounts")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    deleted_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"],
+                condition=models.Q(deleted_at=None),
+                name="service_account_name_unique",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Mode(models.TextChoices):
     """Whose provider credentials a project's requests use."""
 
@@ -205,6 +275,8 @@ class Project(PolicySource):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="projects")
+    # The team that its requests count for.
+    team = models.ForeignKey(Team, models.SET_NULL, null=True, blank=True, related_name="projects")
     name = models.CharField(max_length=255)
     caching_enabled = models.BooleanField(default=False)
     cache_duration_seconds = models.PositiveIntegerField(

@@ -186,6 +186,9 @@ class NewProjectShape(CamelSerializer):
     caching_enabled = BooleanField(required=False)
     cache_duration_seconds = IntegerField(low=10, high=31_536_000, required=False)
     hedging_enabled = BooleanField(required=False)
+    team_id = TextField(
+        max_length=100, required=False, allow_null=True, help_text="The team that its requests count for"
+    )
 
 
 class ProjectChangesShape(CamelSerializer):
@@ -196,6 +199,7 @@ class ProjectChangesShape(CamelSerializer):
     caching_enabled = BooleanField(required=False)
     cache_duration_seconds = IntegerField(low=10, high=31_536_000, required=False)
     hedging_enabled = BooleanField(required=False)
+    team_id = TextField(max_length=100, required=False, allow_null=True, help_text="null: no team")
     status = ChoiceField([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
 
 
@@ -241,6 +245,7 @@ class ProjectShape(CamelModelSerializer):
             "id",
             "name",
             "organization_id",
+            "team_id",
             "caching_enabled",
             "cache_duration_seconds",
             "hedging_enabled",

@@ -27,6 +27,8 @@ _REFERENCE_PATTERN: Final = r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"
 _NO_SECRETS: Final = "Must name an environment variable, as ${NAME}: secrets do not belong in the file"
 
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
+_Label = Annotated[str, Meta(min_length=1, max_length=100)]
+_TeamName = Annotated[_Label, Meta(description="The name of a team")]
 _Short = Annotated[str, Meta(min_length=1, max_length=40)]
 _Url = Annotated[str, Meta(min_length=1, max_length=500)]
 _AMOUNT_PATTERN: Final = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?$"
@@ -58,6 +60,20 @@ class OrganizationEntry(_Entry):
     outage_policy: Literal["open", "closed"] | UnsetType = UNSET
 
 
+class TeamEntry(_Entry):
+    """A team, by its name, without its members. `parent` is the team that it is part of."""
+
+    name: _Label
+    parent: _TeamName | UnsetType | None = UNSET
+
+
+class ServiceAccountEntry(_Entry):
+    """A service account, by its name. The leads of its team create keys for it."""
+
+    name: _Label
+    team: _TeamName | UnsetType | None = UNSET
+
+
 class AccessRuleEntry(_Entry):
     """An access rule of an API key. Rules have no names: they are matched by type and value."""
 
@@ -87,6 +103,8 @@ class ApiKeyEntry(_Entry):
 
     description: _Name
     status: Status | UnsetType = UNSET
+    team: _TeamName | UnsetType | None = UNSET
+    service_account: Annotated[_Label, Meta(description="Whose it is; stays")] | UnsetType | None = UNSET
     usage_limit: Amount | UnsetType | None = UNSET
     period_limit: PeriodLimitEntry | UnsetType | None = UNSET
     requests_per_minute: Annotated[int, Meta(ge=1, le=1000000)] | UnsetType | None = UNSET
@@ -100,6 +118,7 @@ class ProjectEntry(_Entry):
 
     name: _Name
     status: Literal["active", "archived"] | UnsetType = UNSET
+    team: _TeamName | UnsetType | None = UNSET
     mode: Literal["api-keys", "credits", "hybrid"] | UnsetType = UNSET
     caching_enabled: bool | UnsetType = UNSET
     cache_duration_seconds: Annotated[int, Meta(ge=10, le=31_536_000)] | UnsetType = UNSET
@@ -210,6 +229,8 @@ class ConfigDocument(_Entry):
 
     version: Literal[1]
     organization: OrganizationEntry | UnsetType = UNSET
+    teams: list[TeamEntry] | UnsetType = UNSET
+    service_accounts: list[ServiceAccountEntry] | UnsetType = UNSET
     projects: list[ProjectEntry] | UnsetType = UNSET
     provider_keys: list[ProviderKeyEntry] | UnsetType = UNSET
     mcp_servers: list[McpServerEntry] | UnsetType = UNSET
@@ -217,7 +238,9 @@ class ConfigDocument(_Entry):
     guardrails: GuardrailsEntry | UnsetType = UNSET
 
 
-SECTIONS: Final = ("organization", "projects", "providerKeys", "mcpServers", "logSinks", "guardrails")
+SECTIONS: Final = (
+    *("organization", "teams", "serviceAccounts", "projects", "providerKeys", "mcpServers", "logSinks", "guardrails"),
+)
 
 _PLACE: Final = re.compile(r"^(?P<message>.*?)(?: - at `(?:key in )?\$\.?(?P<place>[^`]*)`)?$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")

@@ -55,6 +55,7 @@ class Execution:
         self._keep_token, self._is_tested = keep_token, is_tested
         self._ids = dict(plan.ids)
         self._project_ids = dict(state.project_ids)
+        self._named = {section: dict(ids) for section, ids in state.named.items()}
 
     def make(self, change: PlannedChange) -> None:
         """Make one change; the plan's changes before it have been made. Raises ConfigError with its place."""
@@ -82,6 +83,8 @@ class Execution:
         made = self._api.send("POST", self._path(kind, change), body, kind.answer, **query)
         identifier = str(made["id"])
         self._ids[change.address] = identifier
+        if kind.section in self._named:
+            self._named[kind.section][change.values["name"]] = identifier
         if kind is PROJECTS:
             self._project_ids[change.values["name"]] = identifier
         if kind is API_KEYS:
@@ -119,12 +122,16 @@ class Execution:
         return self._ids.get(change.address[:-2], "")
 
     def _body(self, kind: ResourceKind, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields as the API takes them: secrets in clear, projects by their ids."""
+        """Return fields as the API takes them: secrets in clear; projects, teams and service accounts by their ids."""
         body = dict(values)
         for path, value in secrets_in(kind, values):
             secret = self._secrets[variable_of(value) or ""]
             first, *rest = path
             body[first] = {**body[first], rest[0]: secret} if rest else secret
+        for field, (id_field, section) in kind.references.items():
+            if field in body:
+                name = body.pop(field)
+                body[id_field] = None if name is None else self._named[section][name]
         if kind is MCP_SERVERS and "projects" in body:
             names = body.pop("projects")
             body["projectIds"] = None if names is None else [self._project_ids[name] for name in names]

@@ -6,7 +6,7 @@ A plan can be kept as a file. It has no secrets, only the names of the environme
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -19,6 +19,7 @@ from gateway_project.config_as_code.resources import (
     MCP_SERVERS,
     PROJECTS,
     ROOTS,
+    TEAMS,
     FoundEntry,
     FoundState,
     ResourceKind,
@@ -112,7 +113,10 @@ class _Comparison:
         else:
             refuse_doubles(kind, entries, f"At the gateway, {kind.section}")
             pairs, rest = _matched(kind, entries, given, place)
-        for index, (entry, values) in enumerate(pairs):
+        # A team is created after the one that it is part of.
+        order = sorted(range(len(pairs)), key=lambda at: kind is TEAMS and bool(pairs[at][1].get("parent")))
+        for index in order:
+            entry, values = pairs[index]
             here = place if kind.is_single else f"{place}[{index}]"
             name = here if not kind.names else _name_of(kind, values)
             address = (*parent, kind.section, *(() if kind.is_single else (name,)))
@@ -164,15 +168,26 @@ class _Comparison:
             self._note(kind, self._plan.changes, action="update", **about, **changes)
 
     def _check(self, kind: ResourceKind, own: Values, place: str) -> None:
-        """Raise ConfigError if the project does not exist."""
+        """Raise ConfigError if a project, team or service account that is named does not exist."""
+        for name, (_, section) in kind.references.items():
+            if own.get(name) is not None and own[name] not in self._known(section, self._state.named[section]):
+                noun = "team" if section == TEAMS.section else "service account"
+                raise ConfigError(f"{place}.{name}", f"There is no {noun} of this name")
+        wholes = {one["name"]: one.get("parent") for one in self._document.get(TEAMS.section, ())}
+        if kind is TEAMS and wholes.get(own.get("parent")) is not None:
+            raise ConfigError(f"{place}.parent", "Must be a team that is part of no other: teams nest one level deep")
         if kind is not MCP_SERVERS or not own.get("projects"):
             return
-        declared = self._document.get("projects")
-        known = set() if declared is not None and self._prune else set(self._state.project_ids)
-        known |= {one["name"] for one in declared or ()}
+        known = self._known("projects", self._state.project_ids)
         for index, name in enumerate(own["projects"]):
             if name not in known:
                 raise ConfigError(f"{place}.projects[{index}]", "There is no project of this name, or more than one")
+
+    def _known(self, section: str, found: Collection[str]) -> set[str]:
+        """Return the names that a section will have when the plan is made."""
+        declared = self._document.get(section)
+        known = set() if declared is not None and self._prune else set(found)
+        return known | {one["name"] for one in declared or ()}
 
     def _note(self, kind: ResourceKind, changes: list[PlannedChange], **about: Any) -> None:
         change = PlannedChange(**about)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateway_project.config_as_code.document import GUARD_SECRETS, VERSION
 from gateway_project.config_as_code.management_api import ManagementApi, RequestRefused
@@ -19,6 +19,13 @@ from gateway_project.config_as_code.yaml_file import ConfigError
 Values = Mapping[str, Any]
 
 _LEFT_OUT: Final = {"observe": False, "restore": True}
+
+
+class Reference(NamedTuple):
+    """A field of the API with the id of a thing of another section, which a file names."""
+
+    id_field: str
+    section: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +62,31 @@ class ResourceKind:
     is_setting: bool = False
     # Whether a POST may skip the test at the other side (`validate=false`).
     is_tested: bool = False
+    # Fields that name a thing of another section, by the API's field with its id.
+    references: Mapping[str, Reference] = field(default_factory=dict)
     children: tuple[ResourceKind, ...] = ()
 
 
+TEAMS: Final = ResourceKind(
+    section="teams",
+    noun="team",
+    names=("name",),
+    path="/organization/{organization}/teams",
+    answer="team",
+    fields=("name", "parent"),
+    later=frozenset(),
+    references={"parent": Reference("parentId", "teams")},
+)
+SERVICE_ACCOUNTS: Final = ResourceKind(
+    section="serviceAccounts",
+    noun="service account",
+    names=("name",),
+    path="/organization/{organization}/service-accounts",
+    answer="serviceAccount",
+    fields=("name", "team"),
+    later=frozenset(),
+    references={"team": Reference("teamId", "teams")},
+)
 ACCESS_RULES: Final = ResourceKind(
     section="accessRules",
     noun="access rule",
@@ -76,9 +105,15 @@ API_KEYS: Final = ResourceKind(
     fields=(
         "description",
         "status",
+        *("team", "serviceAccount"),
         *("usageLimit", "periodLimit", "requestsPerMinute", "allowedOrigins", "expiresAt"),
     ),
     elsewhere={"usageLimit": "/keys/api/limit/{id}"},
+    fixed=frozenset({"serviceAccount"}),
+    references={
+        "team": Reference("teamId", "teams"),
+        "serviceAccount": Reference("serviceAccountId", "serviceAccounts"),
+    },
     children=(ACCESS_RULES,),
 )
 PROJECTS: Final = ResourceKind(
@@ -88,7 +123,8 @@ PROJECTS: Final = ResourceKind(
     path="/projects",
     answer="project",
     owner="organizationId",
-    fields=("name", "status", "mode", "cachingEnabled", "cacheDurationSeconds", "hedgingEnabled"),
+    fields=("name", "status", "team", "mode", "cachingEnabled", "cacheDurationSeconds", "hedgingEnabled"),
+    references={"team": Reference("teamId", "teams")},
     children=(API_KEYS,),
 )
 OWN_MODELS: Final = ResourceKind(
@@ -165,8 +201,8 @@ ORGANIZATION: Final = ResourceKind(
     fields=("name", "retentionLevel", "outagePolicy"),
     is_single=True,
 )
-# In the order in which they are created: MCP servers name projects.
-ROOTS: Final = (ORGANIZATION, PROJECTS, PROVIDER_KEYS, MCP_SERVERS, LOG_SINKS, GUARDRAILS)
+# In the order in which they are created: MCP servers name projects, which name teams.
+ROOTS: Final = (ORGANIZATION, TEAMS, SERVICE_ACCOUNTS, PROJECTS, PROVIDER_KEYS, MCP_SERVERS, LOG_SINKS, GUARDRAILS)
 # Credentials that each kind of log sink needs.
 _SINK_SECRETS: Final = {
     "webhook": ("secret",),
@@ -188,7 +224,8 @@ class FoundEntry:
 
 @dataclass(slots=True)
 class FoundState:
-    """An organization at a gateway: the sections that were read, and the ids of its projects by name."""
+    """An organization at a gateway: the sections that were read, and the ids of its projects, teams and service
+    accounts by name."""
 
     organization_id: str
     organization_name: str
@@ -197,6 +234,8 @@ class FoundState:
     project_ids: dict[str, str]
     # Sections that the plan or the key does not allow, with the gateway's reason.
     refused: dict[str, str]
+    # By section, the ids of things that others refer to, by name.
+    named: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def find_organization(api: ManagementApi, wanted: str | None) -> Values:
@@ -218,10 +257,26 @@ def read_state(
     Raises ConfigError, also for two things of one name.
     """
     projects: list[Values] = api.get(f"/organization/{organization['id']}/projects", "projects")
-    state = FoundState(organization["id"], organization["name"], {}, _ids_by_name(projects), {})
+    listings = {
+        kind.section: api.get(kind.path.format(organization=organization["id"]), kind.section)
+        for kind in (TEAMS, SERVICE_ACCOUNTS)
+    }
+    named = {section: {one["name"]: one["id"] for one in rows} for section, rows in listings.items()}
+    state = FoundState(organization["id"], organization["name"], {}, _ids_by_name(projects), {}, named)
+    names = {one["id"]: one["name"] for rows in listings.values() for one in rows}
+    # API keys have the user that a service account is.
+    names |= {one["userId"]: one["name"] for one in listings["serviceAccounts"]}
     readers = {
         "organization": lambda: [_entry(ORGANIZATION, organization)],
-        "projects": lambda: [_project(api, one) for one in projects],
+        # A part is created after its whole, and deleted before it.
+        "teams": lambda: [
+            _entry(TEAMS, {**one, "parent": names.get(one["parentId"])})
+            for one in sorted(listings["teams"], key=lambda row: row["parentId"] is not None)
+        ],
+        "serviceAccounts": lambda: [
+            _entry(SERVICE_ACCOUNTS, {**one, "team": names.get(one["teamId"])}) for one in listings["serviceAccounts"]
+        ],
+        "projects": lambda: [_project(api, one, names) for one in projects],
         "providerKeys": lambda: [_provider_key(api, one) for one in _listed(api, organization, PROVIDER_KEYS)],
         "mcpServers": lambda: [_mcp_server(one, projects) for one in _listed(api, organization, MCP_SERVERS)],
         "logSinks": lambda: [_log_sink(one) for one in _listed(api, organization, LOG_SINKS)],
@@ -342,17 +397,18 @@ def _entry(kind: ResourceKind, row: Values, **secrets: Any) -> FoundEntry:
     return FoundEntry(str(row["id"]), values, secrets=secrets)
 
 
-def _project(api: ManagementApi, row: Values) -> FoundEntry:
-    entry = _entry(PROJECTS, row)
+def _project(api: ManagementApi, row: Values, names: Mapping[str, str]) -> FoundEntry:
+    entry = _entry(PROJECTS, {**row, "team": names.get(row["teamId"])})
     keys = api.get("/keys/api", "apiKeys", projectId=row["id"], filter="all")
     # Keys of playgrounds and signed-in programs belong to a person's session, and have no token.
     own = [one for one in keys if not one["maskedToken"].startswith(("playground...", "oauth..."))]
-    entry.children["keys"] = [_api_key(one) for one in own]
+    entry.children["keys"] = [_api_key(one, names) for one in own]
     return entry
 
 
-def _api_key(row: Values) -> FoundEntry:
-    entry = _entry(API_KEYS, row)
+def _api_key(row: Values, names: Mapping[str, str]) -> FoundEntry:
+    referred = {"team": names.get(row["teamId"]), "serviceAccount": names.get(row["createdBy"])}
+    entry = _entry(API_KEYS, {**row, **referred})
     entry.children["accessRules"] = [_entry(ACCESS_RULES, one) for one in row["iamRules"]]
     return entry
 

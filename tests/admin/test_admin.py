@@ -74,6 +74,7 @@ from apps.organizations.models import (
     TwoFactor,
     User,
 )
+from apps.organizations.teams.actions import add_team_member, create_service_account, create_team
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
 from tests.alerts.scenarios import make_destination, make_rule
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_management_key
@@ -105,6 +106,8 @@ def rows(world: World) -> dict[type[Row], Row]:
     partitions.ensure([now.date()])
     ledger.grant(world.acme.id, Decimal(5), "a gift")
     logged = new_id()
+    team = create_team(organization=world.acme, name="Search")
+    add_team_member(team=team, member_id=str(world.acme.memberships.get(user=world.dana).pk))
     made: list[Row] = [
         world.olivia,
         world.acme,
@@ -132,6 +135,9 @@ def rows(world: World) -> dict[type[Row], Row]:
             url="https://tools.example.com/mcp",
             encrypted_credentials=encrypt_credentials(Credentials(SECRET)),
         ),
+        team,
+        team.members.get(),
+        create_service_account(organization=world.acme, name="Web shop"),
         Limit.objects.create(
             organization=world.acme, name="daily", scope="organization", counts="requests", window="day", amount=10
         ),

@@ -48,6 +48,7 @@ class TestTheStatus:
                     "allowedOrigins": [],
                     "expiresAt": None,
                     "projectId": str(world.project.id),
+                    "teamId": None,
                     "createdBy": str(world.dana.id),
                     "createdAt": key.created_at.isoformat().replace("+00:00", "Z"),
                     "updatedAt": key.updated_at.isoformat().replace("+00:00", "Z"),

@@ -27,6 +27,7 @@ from apps.mcp_servers.models import McpServer
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
+from apps.organizations.teams.actions import add_team_member, create_service_account, create_team
 from tests.alerts.scenarios import make_destination, make_rule
 from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
@@ -48,6 +49,9 @@ INVITATION = f"{INVITATIONS}/<str:invitation_id>"
 MEMBER = f"{ORGANIZATION}/members/<str:member_id>"
 CARDS, SUBSCRIPTION = f"{ORGANIZATION}/payment-methods", f"{ORGANIZATION}/subscription"
 CARD = f"{CARDS}/<str:payment_method_id>"
+TEAMS, TEAM = f"{ORGANIZATION}/teams", f"{ORGANIZATION}/teams/<str:team_id>"
+TEAM_MEMBER = f"{TEAM}/members/<str:member_id>"
+ACCOUNTS, ACCOUNT = f"{ORGANIZATION}/service-accounts", f"{ORGANIZATION}/service-accounts/<str:account_id>"
 MANAGEMENT_KEYS = f"{ORGANIZATION}/management-keys"
 MANAGEMENT_KEY = f"{MANAGEMENT_KEYS}/<str:key_id>"
 GUARDRAILS = "guardrails/config/<str:organization_id>"
@@ -126,6 +130,11 @@ ACMES_MANAGEMENT_KEY = {**IN_ACME, "key_id": "management_key"}
 ACMES_GUARDRAIL = {**IN_ACME, "rule_id": "guardrail"}
 
 
+ACMES_TEAM = {**IN_ACME, "team_id": "team"}
+DANA_IN_TEAM = {**ACMES_TEAM, "member_id": "dana_member"}
+ACMES_ACCOUNT = {**IN_ACME, "account_id": "service_account"}
+
+
 def member(name: str) -> dict[str, str]:
     """Return what names a member of Acme."""
     return {**IN_ACME, "member_id": f"{name}_member"}
@@ -184,6 +193,19 @@ ROWS = [
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "developer"}),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "admin"}),
     Row("POST", f"{ORGANIZATION}/members", OWNER, IN_ACME, {"email": "nora@example.com", "role": "owner"}),
+    Row("GET", TEAMS, MEMBERS, IN_ACME),
+    Row("POST", TEAMS, ADMINS, IN_ACME, {"name": "Search"}),
+    Row("GET", TEAM, MEMBERS, ACMES_TEAM),
+    Row("PATCH", TEAM, ADMINS, ACMES_TEAM, {"name": "Search"}),
+    Row("DELETE", TEAM, ADMINS, ACMES_TEAM),
+    Row("GET", f"{TEAM}/members", MEMBERS, ACMES_TEAM),
+    Row("POST", f"{TEAM}/members", ADMINS, ACMES_TEAM, {"memberId": "<adam_member>"}),
+    Row("PATCH", TEAM_MEMBER, ADMINS, DANA_IN_TEAM, {"isLead": True}),
+    Row("DELETE", TEAM_MEMBER, ADMINS, DANA_IN_TEAM),
+    Row("GET", ACCOUNTS, ADMINS, IN_ACME),
+    Row("POST", ACCOUNTS, ADMINS, IN_ACME, {"name": "CI"}),
+    Row("PATCH", ACCOUNT, ADMINS, ACMES_ACCOUNT, {"name": "CI"}),
+    Row("DELETE", ACCOUNT, ADMINS, ACMES_ACCOUNT),
     Row("GET", INVITATIONS, ADMINS, IN_ACME),
     Row("POST", INVITATIONS, ADMINS, IN_ACME, {"email": "new@example.com", "role": "developer"}),
     Row("POST", INVITATIONS, ADMINS, IN_ACME, {"email": "new@example.com", "role": "admin"}),
@@ -378,6 +400,9 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         found[f"{name}_rule"] = IamRule.objects.create(
             api_key=key, rule_type="allow_models", rule_value={"models": ["echo"]}
         )
+    found["team"] = create_team(organization=world.acme, name="Support")
+    add_team_member(team=found["team"], member_id=str(found["dana_member"].pk))
+    found["service_account"] = create_service_account(organization=world.acme, name="Web shop")
     found["provider_key"] = ProviderKey.objects.create(
         organization=world.acme, provider="openai", encrypted_token=encrypt_credential("secret"), last_four="cret"
     )

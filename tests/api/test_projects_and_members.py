@@ -32,6 +32,7 @@ class TestProjects:
             "id": str(row.id),
             "name": "New",
             "organizationId": str(world.acme.id),
+            "teamId": None,
             "cachingEnabled": False,
             "cacheDurationSeconds": 60,
             "hedgingEnabled": False,

@@ -22,7 +22,9 @@ from apps.keys.secrets import encrypt_credential
 from apps.limits.models import Limit
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
-from apps.organizations.models import Invitation, User
+from apps.organizations.actions import change_project
+from apps.organizations.models import Invitation, Team, User
+from apps.organizations.teams.actions import add_team_member, create_service_account, create_team
 from tests.alerts.scenarios import add_resolved_alert, make_destination
 from tests.browser.busy_acme import HOSTILE, SESSION, stock_acme
 from tests.log_sinks.sinks import make_sink
@@ -119,6 +121,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "key_id": key.id,
         "limit_id": _add_limits(world, key).id,
         "project_id": world.project.id,
+        "team_id": _add_teams(world, key).id,
         "log_id": log_id,
         "session_id": SESSION,
         "server_id": McpServer.objects.get().id,
@@ -132,6 +135,21 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         },
         "invitation_id": Invitation.objects.get(organization=world.elsewhere).id,
     }
+
+
+def _add_teams(world: World, key: ApiKey) -> Team:
+    """Return one of Acme's teams: with a whole, members, a project, a key and a limit; and add a service account."""
+    whole = create_team(organization=world.acme, name="Customers")
+    team = create_team(organization=world.acme, name=LONG_NAME[:100], parent_id=str(whole.pk))
+    for user, is_lead in ((world.dana, True), (world.adam, False)):
+        membership = world.acme.memberships.get(user=user)
+        add_team_member(team=team, member_id=str(membership.pk), is_lead=is_lead)
+    change_project(project=key.project, changes={"team_id": str(team.pk)})
+    create_service_account(organization=world.acme, name=LONG_NAME[:100], team_id=str(team.pk))
+    Limit.objects.create(
+        organization=world.acme, name="Budget", scope="team", team=team, counts="usd", window="month", amount=1_000
+    )
+    return team
 
 
 def _add_limits(world: World, key: ApiKey) -> Limit:

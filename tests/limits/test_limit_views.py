@@ -85,7 +85,7 @@ def test_a_limit_is_created_listed_changed_and_deleted(world: World, adam: Calle
         (
             {"scope": "team"},
             "scope",
-            "Must be one of: organization, project, member, key, end_user, model",
+            "Must be one of: organization, team, project, member, key, end_user, model",
         ),
         ({"scope": "project"}, "scopeId", "Required"),
         ({"scope": "project", "scopeId": "x"}, "scopeId", "Must be the id of a project of this organization"),

@@ -18,11 +18,13 @@ from django.utils import timezone
 from apps.catalog import catalog_cache
 from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.pages.projects import team_choices
 from apps.console.rendering import show
 from apps.console.snippets import client_settings
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.ids import find_id
 from apps.kernel.postgres import replica
 from apps.kernel.postgres.row_lookup import find_row
 from apps.keys import actions
@@ -34,8 +36,9 @@ from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, N
 from apps.logs.activity import window_of
 from apps.logs.usage import find_key_use
 from apps.mcp_servers.access import usable_servers
-from apps.organizations.models import Project
+from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
+from apps.organizations.teams.access import access_service_accounts
 
 # Keys on a page of the list; characters of a search term.
 PER_PAGE: Final = 50
@@ -61,7 +64,8 @@ _PRICES: Final = (("maxInputPrice", "input"), ("maxOutputPrice", "output"))
 @workspace_page()
 def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """List the visitor's keys, or everyone's for admins: newest first, paginated, filtered by a search term."""
-    everyones = workspace.is_admin and request.GET.get("show") != "mine"
+    sees_others = workspace.is_admin or workspace.is_lead
+    everyones = sees_others and request.GET.get("show") != "mine"
     rows = access_keys(workspace.user, project_id=None, everyones=everyones).keys
     rows = rows.filter(project__organization=workspace.organization).select_related("project").reverse()
     wanted = request.GET.get("q", "").strip()[:MAX_WANTED].replace("\x00", "")
@@ -80,6 +84,7 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "wanted": wanted,
         "kept": urlencode(kept),
         "everyones": everyones,
+        "sees_others": sees_others,
         "can_create": bool(_open_projects(workspace)),
     }
     return show(request, "keys", workspace, entry="keys", **context)
@@ -89,7 +94,7 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """Create a key, and show it once."""
     projects = _open_projects(workspace)
-    form = Form(values={"projectId": request.GET.get("project", "")})
+    form = Form(values={"projectId": request.GET.get("project", ""), "teamId": request.GET.get("team", "")})
     if request.method == "POST":
 
         def create() -> dict[str, Any]:
@@ -105,6 +110,8 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form,
         "projects": [(one.id, one.name) for one in projects],
+        "teams": team_choices(workspace),
+        "accounts": _accounts(workspace),
         "periods": PERIODS,
         "most_keys": limits_of(workspace.organization.plan).api_keys_per_project,
     }
@@ -139,7 +146,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
             return _show_made(request, workspace, made, rotated=True)
     key = _key_of(workspace, key_id)
     if request.method == "POST" and name != "rotate":
-        done, form = attempt(request, lambda: _act(request, name, key))
+        done, form = attempt(request, lambda: _act(request, name, key, workspace.user))
         if done is not None:
             messages.success(request, done)
             if name == "revoke":
@@ -149,6 +156,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
         "form": form,
         "key": key,
         "has_token": key.prefix not in actions.WITHOUT_TOKEN,
+        "teams": team_choices(workspace, key.team),
         "periods": PERIODS,
         "overlaps": OVERLAPS,
         "origins": "\n".join(key.allowed_origins),
@@ -166,15 +174,17 @@ def _key_of(workspace: Workspace, key_id: str) -> ApiKey:
     return key
 
 
-def _act(request: HttpRequest, name: str, key: ApiKey) -> str:
+def _act(request: HttpRequest, name: str, key: ApiKey, user: User) -> str:
     """Run the action and return its message. Raises InvalidRequest and the errors of the action."""
+    if name == "change":
+        return _change(request, key, user)
     action = _ACTIONS.get(name)
     if action is None:
         raise InvalidRequest("There is no such action here")
     return action(request, key)
 
 
-def _change(request: HttpRequest, key: ApiKey) -> str:
+def _change(request: HttpRequest, key: ApiKey, user: User) -> str:
     # The form shows only the date: an unchanged date must neither move the exact time nor be refused as past.
     same = key.expires_at is not None and request.POST.get("expiresAt") == key.expires_at.date().isoformat()
     changes = read_form(
@@ -184,7 +194,10 @@ def _change(request: HttpRequest, key: ApiKey) -> str:
         never_empty=("description",),
     )
     limit = read_form(request, KeyLimitShape)
-    actions.change_api_key(key=key, changes={**changes, **limit})
+    if find_id(changes.get("team_id") or "") == key.team_id:
+        # The form sends the team, changed or not.
+        changes.pop("team_id", None)
+    actions.change_api_key(key=key, changes={**changes, **limit}, user=user)
     return "Saved."
 
 
@@ -208,6 +221,14 @@ def _rotate(request: HttpRequest, workspace: Workspace, key_id: str) -> dict[str
     overlap = timedelta(hours=read_form(request, RotationShape)["overlap_hours"])
     created = actions.replace_api_key(key=key, user=workspace.user, overlap=overlap)
     return {"id": str(created.key.id), "token": created.token}
+
+
+def _accounts(workspace: Workspace) -> list[tuple[str, str]]:
+    """Return the choices of whom a key belongs to; none where the visitor creates keys for no service account."""
+    if not (workspace.is_admin or workspace.is_lead):
+        return []
+    rows = [(str(one.id), one.name) for one in access_service_accounts(workspace.user, workspace.organization.id)]
+    return [("", "You"), *rows] if rows else []
 
 
 def _open_projects(workspace: Workspace) -> list[Project]:
@@ -294,7 +315,6 @@ def _rule_of(request: HttpRequest, key: ApiKey) -> IamRule:
 
 
 _ACTIONS: Final[dict[str, Callable[[HttpRequest, ApiKey], str]]] = {
-    "change": _change,
     "deactivate": _deactivate,
     "activate": _activate,
     "revoke": _revoke,

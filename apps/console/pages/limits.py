@@ -22,6 +22,7 @@ from apps.limits.serializers import LimitChangesShape, NewLimitShape
 from apps.limits.state import states_of
 from apps.organizations.access import people_of
 from apps.organizations.models import DELETED, Role
+from apps.organizations.teams.access import accounts_of
 
 COUNTS: Final = (
     (Limit.Counts.USD, "USD"),
@@ -54,7 +55,7 @@ def limits(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         if created is not None:
             messages.success(request, f"The limit “{created['name']}” was created. It counts from now on.")
             return back_to("limits", workspace)
-    rows = limits_of(workspace.organization).select_related("project", "member", "api_key")
+    rows = limits_of(workspace.organization).select_related("team", "project", "member", "api_key")
     context: dict[str, Any] = {
         "form": form,
         "limits": [(limit, owner_of(limit), state) for limit, state in states_of(rows).items()],
@@ -66,9 +67,9 @@ def limits(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     return show(request, "limits", workspace, entry="limits", status=form.status, **context)
 
 
-@workspace_page("GET", "POST", needs=Role.ADMIN)
+@workspace_page("GET", "POST")
 def one_limit(request: HttpRequest, workspace: Workspace, limit_id: str) -> HttpResponse:
-    """Show a limit; change it, raise it for a time, or delete it."""
+    """Show a limit; change it, raise it for a time, or delete it. A lead opens those of their teams."""
     limit = access_limit(workspace.user, limit_id)
     workspace.require_own(limit.organization_id, NO_LIMIT)
     form = Form()
@@ -77,7 +78,9 @@ def one_limit(request: HttpRequest, workspace: Workspace, limit_id: str) -> Http
         if done is not None:
             messages.success(request, done)
             if request.POST["action_name"] == "delete":
-                return back_to("limits", workspace)
+                if workspace.is_admin:
+                    return back_to("limits", workspace)
+                return lead_to("team", workspace.organization.id, team_id=limit.team_id)
             return lead_to("limit", workspace.organization.id, limit_id=limit.id)
     is_raised = limit.raised_until is not None and limit.raised_until > timezone.now()
     context: dict[str, Any] = {
@@ -94,6 +97,8 @@ def one_limit(request: HttpRequest, workspace: Workspace, limit_id: str) -> Http
 def owner_of(limit: Limit) -> str:
     """Return whose requests count, in words."""
     match limit.scope:
+        case Limit.Scope.TEAM if limit.team is not None:
+            return f"Team {limit.team.name}"
         case Limit.Scope.PROJECT if limit.project is not None:
             return f"Project {limit.project.name}"
         case Limit.Scope.MEMBER if limit.member is not None:
@@ -136,9 +141,11 @@ def _owners(workspace: Workspace) -> list[tuple[str, str]]:
     keys = ApiKey.objects.exclude(status=DELETED).filter(project__organization=organization).order_by("-id")
     return [
         (Limit.Scope.ORGANIZATION, "The organization"),
+        *((f"team:{one.id}", f"Team {one.name}") for one in workspace.teams),
         *((f"project:{one.id}", f"Project {one.name}") for one in workspace.projects),
         *((f"end_user:{one.id}", f"Each end user of {one.name}") for one in workspace.projects),
         *((f"member:{one.user_id}", f"Member {one.user.email}") for one in people),
+        *((f"member:{one.account_id}", f"Service account {one.name}") for one in accounts_of(organization)),
         *((f"key:{one.id}", f"Key {one}") for one in keys[:MAX_KEYS]),
     ]
 

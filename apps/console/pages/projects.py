@@ -17,7 +17,7 @@ from apps.kernel.errors import InvalidRequest
 from apps.keys.models import ApiKey
 from apps.organizations import actions
 from apps.organizations.access import NO_PROJECT, access_project
-from apps.organizations.models import Mode, Project, Role
+from apps.organizations.models import Mode, Project, Role, Team
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewProjectShape, ProjectChangesShape
 
@@ -53,7 +53,8 @@ def new_project(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         if made is not None:
             messages.success(request, "The project was created. Create a key for it next.")
             return lead_to("project", workspace.organization.id, project_id=made["id"])
-    return show(request, "new_project", workspace, entry="projects", status=form.status, form=form, modes=MODES)
+    context: dict[str, Any] = {"form": form, "modes": MODES, "teams": team_choices(workspace)}
+    return show(request, "new_project", workspace, entry="projects", status=form.status, **context)
 
 
 @workspace_page("GET", "POST")
@@ -71,8 +72,14 @@ def one_project(request: HttpRequest, workspace: Workspace, project_id: str) -> 
                 return lead_to("projects", workspace.organization.id)
             return lead_to("project", workspace.organization.id, project_id=project.id)
         project.refresh_from_db()
-    context: dict[str, Any] = {"form": form, "project": project, "modes": MODES}
+    context: dict[str, Any] = {"form": form, "project": project, "modes": MODES, "teams": team_choices(workspace)}
     return show(request, "project", workspace, entry="projects", status=form.status, **context)
+
+
+def team_choices(workspace: Workspace, current: Team | None = None) -> list[tuple[str, str]]:
+    """Return the choices of a team that a project or a key counts for, with the current one; empty without any."""
+    teams = [*workspace.teams, *([current] if current and current not in workspace.teams else [])]
+    return [("", "No team"), *((str(one.id), one.name) for one in teams)] if teams else []
 
 
 def _act(request: HttpRequest, project: Project) -> str:

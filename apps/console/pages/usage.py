@@ -75,6 +75,7 @@ def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         measures=list(MEASURES.items()),
         days=DAYS,
         projects=[("", "All projects"), *((one.id, one.name) for one in workspace.projects)],
+        teams=[("", "All teams"), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
         rows=[(name_of(one.name), one, _link(by, one.name)) for one in totals],
         sums=_sum("", totals),
         chart=None if by == "tag" or not found else _chart(found, totals, window, query["show"], name_of),
@@ -120,6 +121,7 @@ def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -
         organization_id=organization_id,
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),
+        team_id=query.get("team_id"),
     )
     return replica.read(lambda using: find_usage(scope, window, query["by"], using=using)), False
 

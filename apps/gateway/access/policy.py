@@ -37,6 +37,7 @@ from apps.limits.applied import LimitRule, rule_of
 from apps.limits.models import Limit
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
+from apps.organizations.teams.access import with_wholes
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +277,7 @@ def _rules_of(key: ApiKey) -> tuple[AccessRule, ...]:
 
 def _limits_of(key: ApiKey, organization: Organization) -> tuple[LimitRule, ...]:
     rows = Limit.objects.filter(
+        Q(team=None) | Q(team__in=with_wholes(key.team_id, key.project.team_id)),
         Q(project=None) | Q(project=key.project_id),
         Q(member=None) | Q(member=key.created_by_id),
         Q(api_key=None) | Q(api_key=key.id),

@@ -48,8 +48,8 @@ def is_management_key(token: str) -> bool:
 
 
 def is_program(user: User) -> bool:
-    """Return whether a user is the account of a management key, also of a revoked one."""
-    return ManagementKey.objects.filter(account=user).exists()
+    """Return whether a user is the account of a management key or a service account, also of a revoked one."""
+    return User.objects.filter(Q(management_key__isnull=False) | Q(service_account__isnull=False), pk=user.pk).exists()
 
 
 def living(organization: Organization) -> QuerySet[ManagementKey]:

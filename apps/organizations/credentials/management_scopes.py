@@ -14,6 +14,7 @@ from apps.organizations.models import ManagementScope
 
 READ, KEYS, LIMITS, SETTINGS, MEMBERS, BILLING, LOGS = ManagementScope
 _ORGANIZATION: Final = "organization/<str:organization_id>"
+_TEAM: Final = f"{_ORGANIZATION}/teams/<str:team_id>"
 # By route and method.
 SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     "organization": {"GET": READ},
@@ -23,6 +24,12 @@ SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     f"{_ORGANIZATION}/members/<str:member_id>": {"PATCH": MEMBERS, "DELETE": MEMBERS},
     f"{_ORGANIZATION}/invitations": {"GET": READ, "POST": MEMBERS},
     f"{_ORGANIZATION}/invitations/<str:invitation_id>": {"DELETE": MEMBERS},
+    f"{_ORGANIZATION}/teams": {"GET": READ, "POST": MEMBERS},
+    _TEAM: {"GET": READ, "PATCH": MEMBERS, "DELETE": MEMBERS},
+    f"{_TEAM}/members": {"GET": READ, "POST": MEMBERS},
+    f"{_TEAM}/members/<str:member_id>": {"PATCH": MEMBERS, "DELETE": MEMBERS},
+    f"{_ORGANIZATION}/service-accounts": {"GET": READ, "POST": MEMBERS},
+    f"{_ORGANIZATION}/service-accounts/<str:account_id>": {"PATCH": MEMBERS, "DELETE": MEMBERS},
     f"{_ORGANIZATION}/transactions": {"GET": BILLING},
     f"{_ORGANIZATION}/payment-methods": {"GET": BILLING},
     f"{_ORGANIZATION}/referral-stats": {"GET": BILLING},

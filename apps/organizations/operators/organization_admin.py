@@ -331,8 +331,9 @@ class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
     autocomplete_fields = ("organization",)
     sortable_by = ()
     ordering = ("-id",)
-    readonly_fields = ("id", "created_at", "updated_at")
+    readonly_fields = ("id", "team", "created_at", "updated_at")
     help_texts = {
+        "team": "The team that its requests count for; empty: none.",
         "mode": "Whose provider credentials its requests use: the organization's own, the gateway's (paid with "
         "credits), or its own first and then the gateway's.",
         "caching_enabled": "Answers equal requests from the cache, at no cost.",

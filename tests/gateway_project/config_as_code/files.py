@@ -21,12 +21,20 @@ WHOLE = """\
 version: 1
 organization:
   name: Acme
+teams:
+  - {name: Ranking, parent: Search}
+  - name: Search
+serviceAccounts:
+  - {name: Web shop, team: Search}
 projects:
   - name: Default Project
+    team: Ranking
     cachingEnabled: true
     cacheDurationSeconds: 600
     keys:
       - description: CI
+        team: Search
+        serviceAccount: Web shop
         usageLimit: "12.50"
         periodLimit: {amount: 5, period: day}
         requestsPerMinute: 60

@@ -64,6 +64,10 @@ def test_an_exported_organization_makes_an_empty_one_the_same(
         {"amount": "5", "period": "day"},
     )
     assert [key["status"] for key in default["keys"]] == ["active", "inactive"]
+    assert document["teams"] == [{"name": "Search", "parent": None}, {"name": "Ranking", "parent": "Search"}]
+    assert document["serviceAccounts"] == [{"name": "Web shop", "team": "Search"}]
+    assert [(one["team"], one["serviceAccount"]) for one in default["keys"]] == [("Search", "Web shop"), (None, None)]
+    assert (default["team"], old["team"]) == ("Ranking", None)
     assert (old["status"], old["keys"][0]["description"]) == ("archived", "still there")
     assert document["mcpServers"][0]["projects"] == ["Old"]
     assert document["logSinks"][0]["secret"] == "${LOG_SINK_ARCHIVE_SECRET}"
@@ -285,6 +289,11 @@ def test_a_secret_that_is_not_set_is_refused_before_anything_is_sent(
          "guardrails.rules[0].config.apiKey: Must name an environment variable"),
         ("version: 1\nprojects: [{name: A, keys: [{description: b, usageLimit: -1}]}]",
          "projects[0].keys[0].usageLimit: "),
+        ("version: 1\nteams: [{name: A, parent: B}]", "teams[0].parent: There is no team of this name"),
+        ("version: 1\nteams: [{name: A, parent: A}]", "teams[0].parent: Must be a team that is part"),
+        ("version: 1\nprojects: [{name: A, team: B}]", "projects[0].team: There is no team of this name"),
+        ("version: 1\nprojects: [{name: A, keys: [{description: b, serviceAccount: C}]}]",
+         "projects[0].keys[0].serviceAccount: There is no service account of this name"),
         ("version: 1\na: &a [*a]", "a: Anchors"),
     ],
     ids=lambda text: text[:50],

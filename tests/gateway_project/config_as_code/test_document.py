@@ -19,6 +19,7 @@ from apps.log_sinks.serializers import NewSinkShape
 from apps.mcp_servers.serializers import NewServerShape, ServerChangesShape
 from apps.organizations.models import Mode, OutagePolicy, RetentionLevel
 from apps.organizations.serializers import OrganizationChangesShape, ProjectChangesShape
+from apps.organizations.teams.serializers import NewServiceAccountShape, NewTeamShape
 from gateway_project.config_as_code import document
 from gateway_project.config_as_code.document import GUARD_SECRETS, read_document, schema
 from gateway_project.config_as_code.yaml_file import ConfigError, read_yaml
@@ -74,6 +75,8 @@ def test_a_file_that_is_wrong_is_refused_with_its_path(text: str, words: str) ->
 # Fields of a file by the shapes that the API reads them with.
 SHAPES: list[tuple[Any, list[Any]]] = [
     (document.OrganizationEntry, [OrganizationChangesShape]),
+    (document.TeamEntry, [NewTeamShape]),
+    (document.ServiceAccountEntry, [NewServiceAccountShape]),
     (document.ProjectEntry, [ProjectChangesShape]),
     (document.ApiKeyEntry, [KeyChangesShape, KeyLimitShape]),
     (document.OwnModelEntry, [OwnModelChangesShape]),
@@ -87,9 +90,9 @@ SHAPES: list[tuple[Any, list[Any]]] = [
 LEFT_OUT = {
     *("billingEmail", "billingCompany", "billingAddress", "billingTaxId"),
     *("autoTopUpEnabled", "autoTopUpThreshold", "autoTopUpAmount"),
-    *("organizationId", "projectIds", "acceptedTools"),
+    *("organizationId", "projectIds", "acceptedTools", "teamId", "parentId", "serviceAccountId"),
 }
-OWN = {"keys", "accessRules", "models", "projects", "status"}
+OWN = {"keys", "accessRules", "models", "projects", "status", "team", "parent", "serviceAccount"}
 
 
 @pytest.mark.parametrize(("entry", "shapes"), SHAPES, ids=lambda value: getattr(value, "__name__", ""))

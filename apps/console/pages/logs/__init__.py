@@ -148,6 +148,7 @@ def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> H
         models=[("", "Any"), *((one, one) for one in models)],
         providers=[("", "Any"), *((one, one) for one in providers)],
         projects=[("", "Any"), *((one.id, one.name) for one in workspace.projects)],
+        teams=[("", "Any"), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
         keys=[("", "Any"), *_keys(workspace, request.GET.get("apiKeyId", ""))],
         csv=_query_with(request.GET, format="csv"),
         jsonl=_query_with(request.GET, format="jsonl"),

@@ -1,0 +1,1 @@
+"""Teams of an organization's members and projects, their leads, and service accounts, which own keys for programs."""

@@ -1,0 +1,1 @@
+"""Tests of teams and service accounts."""
