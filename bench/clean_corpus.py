@@ -1,7 +1,8 @@
 """`script/bench clean_corpus FOLDER`: how often the default rules act on ordinary files that agents read.
 
 Reads copies of public repositories, `FOLDER/OWNER+NAME` (a work tree, a bare repository, or a folder `repo` with one).
-`--fetch` clones those that are not there, `--split` takes other sources. Every text file up to 64 KB and the history of
+`--fetch` clones those that are not there, `--split` takes other sources, and `--named` writes the path of each file
+before its text, as many agents do. Every text file up to 64 KB and the history of
 each repository counts, once as a user's text and once as a result of a tool. Rules that only mask or warn there are
 left out. None of the texts is kept in this project.
 """
@@ -236,6 +237,7 @@ def main() -> None:
     parser.add_argument("--fetch", action="store_true", help="clone the sources that are not there")
     parser.add_argument("--shown", type=Path, help="folder for lists of what was blocked, by role")
     parser.add_argument("--most", type=int, help="texts of one source that are read at most")
+    parser.add_argument("--named", action="store_true", help="write the path of each file before its text")
     parser.add_argument("--sources", nargs="*", help="these alone")
     parser.add_argument("--split", choices=SPLITS, default="known", help="which sources")
     asked = parser.parse_args()
@@ -251,7 +253,10 @@ def main() -> None:
         if git is None:
             sys.stderr.write(f"{source} is not there\n")
             continue
-        found = measure(compiled, islice(read_texts(git), asked.most), source, shown)
+        texts = islice(read_texts(git), asked.most)
+        if asked.named:
+            texts = (one._replace(text=f"{one.name}\n```\n{one.text}") for one in texts)
+        found = measure(compiled, texts, source, shown)
         for role, tally in found.items():
             known = totals.setdefault(role, _empty())
             totals[role] = Tally(*(before + new for before, new in zip(known, tally, strict=True)))

@@ -146,6 +146,11 @@ class SessionRequestShape(CamelSerializer):
     tools = serializers.DictField(
         source="tool_call_counts", allow_null=True, child=serializers.IntegerField(), help_text="called tools"
     )
+    marked_arguments = serializers.ListField(
+        allow_null=True,
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="arguments of called tools that only results of tools contain: `tool`, `argument`, `kind`, `source`",
+    )
 
 
 def session_entry(session: LogSession) -> dict[str, Any]:

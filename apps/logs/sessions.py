@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 from django.db import connections
 from django.db.models import QuerySet, Sum
+from django.db.models.fields.json import KeyTransform
 
 from apps.kernel.ids import time_of
 from apps.kernel.money import ZERO
@@ -122,6 +123,8 @@ class SessionStep(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None
     cost: Decimal | None
     tool_call_counts: dict[str, int] | None
+    # Arguments of its answer's tool calls that only results of tools contain: tool, argument, kind and source of each.
+    marked_arguments: list[dict[str, str]] | None = None
     running_cost: Decimal = ZERO
 
     @property
@@ -135,7 +138,10 @@ class SessionStep(msgspec.Struct, frozen=True, kw_only=True):
         return self.route.startswith(_TOOL_ROUTE)
 
 
-_STEP_COLUMNS: Final = tuple(name for name in SessionStep.__struct_fields__ if name != "running_cost")
+_STEP_COLUMNS: Final = tuple(
+    name for name in SessionStep.__struct_fields__ if name not in {"marked_arguments", "running_cost"}
+)
+_MARKS: Final = KeyTransform("tool_argument_origins", "routing_metadata")
 
 
 def find_sessions(
@@ -185,7 +191,7 @@ def find_steps(
         running = before.aggregate(sum=Sum("cost"))["sum"] or ZERO
         rows = rows.filter(created_at__gte=moment, id__gt=after)
     steps = []
-    for values in rows.order_by("created_at", "id").values(*_STEP_COLUMNS)[:count]:
+    for values in rows.order_by("created_at", "id").values(*_STEP_COLUMNS, marked_arguments=_MARKS)[:count]:
         running += values["cost"] or ZERO
         steps.append(SessionStep(**values, running_cost=running))
     return steps

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apps.guardrails import custom
 from apps.guardrails.custom import blocked_terms
 from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
@@ -175,6 +176,37 @@ class TestAdding:
         ):
             assert (response.status_code, response.json()["issues"][0]["path"]) == (400, "config.terms")
         assert [rule.config["terms"] for rule in CustomRule.objects.order_by("id")] == [["small"], large["terms"]]
+
+    @pytest.mark.parametrize(
+        ("rule_type", "config", "path"),
+        [
+            ("blocked_terms", TERMS, "config.terms"),
+            ("custom_regex", REGEX, "config.pattern"),
+            ("topic_restriction", TOPICS, "config.blockedTopics"),
+        ],
+    )
+    def test_what_takes_too_much_memory_is_refused_by_field(
+        self,
+        adam: Caller,
+        acme: Organization,
+        monkeypatch: pytest.MonkeyPatch,
+        rule_type: str,
+        config: dict[str, Any],
+        path: str,
+    ) -> None:
+        monkeypatch.setattr(custom, "MAX_TYPE_BYTES", 1000)
+        response = add(adam, acme, type=rule_type, config=config)
+        assert (response.status_code, response.json()["issues"]) == (
+            400,
+            [
+                {
+                    "path": path,
+                    "message": f"All rules of the type {rule_type} together take 1 MB of memory, "
+                    "and the maximum is 0 MB: shorten this one, or remove others",
+                }
+            ],
+        )
+        assert not CustomRule.objects.exists()
 
     def test_an_organization_has_at_most_500(self, adam: Caller, acme: Organization, world: World) -> None:
         for organization, count in ((acme, 499), (world.elsewhere, 500)):

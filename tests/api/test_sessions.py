@@ -19,6 +19,8 @@ from tests.support.cast import Caller, World, make_key, make_management_key, sig
 from tests.support.upstream import Caller as GatewayCaller
 from tests.support.upstream import chunks_of, settle_all
 
+MARK = {"tool": "send_mail", "argument": "to", "kind": "email", "source": "read_mail"}
+
 
 @pytest.fixture
 def created(world: World) -> CreatedKey:
@@ -51,7 +53,8 @@ def test_a_session_has_its_sums_and_its_requests(created: CreatedKey, key: ApiKe
     sums = {"cost": Decimal("0.000000000001"), "prompt_tokens": 900, "completion_tokens": 7, "cached_tokens": 300}
     tools = {"unified_finish_reason": "tool_calls", "tool_call_counts": {"Read": 2}}
     [first] = run(key, "a/b", 5, duration=0, user_agent="claude-cli/2.1", **sums, **tools)
-    [second] = run(key, "a/b", 4, duration=0, time_to_first_token=3, **sums)
+    marked = {"provider": "openai", "tool_argument_origins": [MARK]}
+    [second] = run(key, "a/b", 4, duration=0, time_to_first_token=3, routing_metadata=marked, **sums)
     run(key, "else", 9)
     caller = Caller(created.token)
 
@@ -103,6 +106,7 @@ def test_a_session_has_its_sums_and_its_requests(created: CreatedKey, key: ApiKe
             "timeToFirstToken": None,
             "unifiedFinishReason": "tool_calls",
             "tools": {"Read": 2},
+            "markedArguments": None,
             "runningCost": Decimal("0.000000000001"),
         },
         {
@@ -112,6 +116,7 @@ def test_a_session_has_its_sums_and_its_requests(created: CreatedKey, key: ApiKe
             "timeToFirstToken": 3,
             "unifiedFinishReason": "completed",
             "tools": None,
+            "markedArguments": [MARK],
             "runningCost": Decimal("0.000000000002"),
         },
     ]

@@ -51,7 +51,13 @@ def test_the_list_has_the_sums_of_each_session(world: World, key: Any) -> None:
 
 def test_one_session_is_its_turns_with_the_cost_so_far(world: World, key: Any) -> None:
     ids = run(key, "run-1", user_agent="codex_exec/0.169")
-    write(entry(key, id=id_at(ago(minutes=2)), session_id="run-1", requested_model="small", cost=Decimal("0.003")))
+    mark = {"tool": "send_mail", "argument": "to", "kind": "email", "source": HOSTILE}
+    small = {
+        "requested_model": "small",
+        "cost": Decimal("0.003"),
+        "routing_metadata": {"tool_argument_origins": [mark]},
+    }
+    write(entry(key, id=id_at(ago(minutes=2)), session_id="run-1", **small))
     answer = Visitor(world.dana).open(page(world.acme, "sessions/run-1"))
     text = words(answer)
     assert "Codex" in text
@@ -62,7 +68,9 @@ def test_one_session_is_its_turns_with_the_cost_so_far(world: World, key: Any) -
     assert "502 Provider failed – total $0.10" in text
     assert "$0.02 total $0.12" in text
     assert "$0.003 total $0.123" in text
+    assert text.count(f"email in send_mail.to from {HOSTILE}") == 1
     source = answer.content.decode()
+    assert "<script>alert" not in source
     for one in ids:
         assert f'href="{page(world.acme, f"logs/{one}")}?sessionId=run-1"' in source
     assert source.count('class="waterfall"') == 4

@@ -1,19 +1,22 @@
 """Cache (LRU) of compiled guardrails: one entry for each organization, however many keys it has.
 
 Compiling takes up to two seconds of computing, the first time in a process, and so happens on a native thread: only
-the caller waits for it.
+the caller waits for it. The rules that organizations wrote themselves stay compiled within a budget (`MatcherBudget`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from hashlib import blake2b
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.db.models import Exists, OuterRef
 
 from apps.guardrails.configuration.load_config import load_engine_config
+from apps.guardrails.configuration.matcher_budget import MatcherBudget
 from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.models import CustomRule, GuardrailConfig
@@ -28,7 +31,9 @@ log = structlog.get_logger(__name__)
 
 # Configurations whose compiled form a process keeps; the least recently used goes first.
 MAX_CACHED = 500
-_compiled: OrderedDict[UUID, tuple[EngineConfig, CompiledGuardrails]] = OrderedDict()
+# By organization, with the digest of its configuration.
+_compiled: OrderedDict[UUID, tuple[bytes, CompiledGuardrails]] = OrderedDict()
+_matchers = MatcherBudget()
 
 
 def find_config_in_force(organization_id: UUID, plan: str) -> EngineConfig | None:
@@ -45,9 +50,11 @@ def compiled_guardrails(organization_id: UUID, config: EngineConfig | None) -> C
     if config is None:
         _compiled.pop(organization_id, None)
         return None
+    digest = blake2b(msgspec.msgpack.encode(config), digest_size=16).digest()
     known = _compiled.get(organization_id)
-    if known is None or known[0] != config:
-        known = _compiled[organization_id] = (config, on_rule_thread(partial(_compile, organization_id, config)))
+    if known is None or known[0] != digest:
+        compiled = on_rule_thread(partial(_compile, organization_id, config, digest))
+        known = _compiled[organization_id] = (digest, compiled)
         while len(_compiled) > MAX_CACHED:
             _compiled.popitem(last=False)
     _compiled.move_to_end(organization_id)
@@ -70,14 +77,14 @@ def may_any_organization_be_guarded() -> bool:
     return Organization.objects.filter(plan__in=plans, status=Organization.Status.ACTIVE).exists()
 
 
-def _compile(organization_id: UUID, config: EngineConfig) -> CompiledGuardrails:
+def _compile(organization_id: UUID, config: EngineConfig, digest: bytes) -> CompiledGuardrails:
     known = _compiled.get(organization_id)
-    if known is not None and known[0] == config:
+    if known is not None and known[0] == digest:
         # For another who asked at the same time.
         return known[1]
     warm_up_rules_once()
     try:
-        return engine.compile_guardrails(config)
+        return engine.compile_guardrails(config, _matchers.hold)
     except BadConfig as error:
         log.error("guardrails.not_in_force", organization=str(organization_id), error=str(error)[:200])
         raise InternalError(

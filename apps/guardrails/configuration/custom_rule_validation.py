@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from apps.guardrails.custom import BadConfig, custom_types
+from apps.guardrails.custom import BadConfig, custom_types, require_memory
 from apps.guardrails.outside import outside_types, read_outside_config, read_secrets
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 
@@ -52,7 +52,8 @@ def require_capacity(rule_type: str, configs: Sequence[Config]) -> None:
     if rule_type in outside_types():
         return
     with _naming_the_field():
-        custom_types()[rule_type].compile_rules([dict(config) for config in configs])
+        type_ = custom_types()[rule_type]
+        require_memory(type_, type_.compile_rules([dict(config) for config in configs]))
 
 
 @contextmanager

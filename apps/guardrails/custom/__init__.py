@@ -3,7 +3,8 @@
 A type's file holds `TYPE`; `read_config(config)`, which returns the configuration as it is kept or raises `BadConfig`;
 and `compile_rules(configs)`, which makes one matcher of all rules of the type. A matcher has `find(text, budget)`,
 which yields (index of the rule, span), and may have `find_in_conversation(segments)`, which yields (index of the rule,
-index of the segment, span).
+index of the segment, span). Its `max_bytes` is the memory that it takes at most; `FIELD`, a field of the
+configuration, is the one to shorten where that is too much.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 # How many rules an organization may have.
 MAX_RULES = 500
+# Bytes that all rules of one type of an organization take at most when they are compiled.
+MAX_TYPE_BYTES = 24_000_000
 
 
 class BadConfig(ValueError):
@@ -34,6 +37,10 @@ class BadConfig(ValueError):
 
 class Matcher(Protocol):
     """All rules of one type of an organization, ready to run."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most, whatever texts it is applied to."""
 
     def find(self, text: ScannedText, budget: TimeBudget) -> Iterable[tuple[int, Span]]:
         """Yield the index of a rule and what it found, in any order."""
@@ -50,6 +57,7 @@ class CustomType(Protocol):
     """The interface of a file of this folder."""
 
     TYPE: str
+    FIELD: str
 
     def read_config(self, config: object) -> dict[str, Any]:
         """Return the configuration as it is kept. Raises BadConfig."""
@@ -63,6 +71,17 @@ def custom_types() -> MappingProxyType[str, CustomType]:
     """Return every type of this folder by its name."""
     modules: list[Any] = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
     return MappingProxyType({module.TYPE: module for module in modules})
+
+
+def require_memory(type_: CustomType, matcher: Matcher) -> None:
+    """Raise BadConfig where all rules of a type of an organization take more memory than they may."""
+    if matcher.max_bytes > MAX_TYPE_BYTES:
+        taken, most = -(-matcher.max_bytes // 1_000_000), MAX_TYPE_BYTES // 1_000_000
+        raise BadConfig(
+            type_.FIELD,
+            f"All rules of the type {type_.TYPE} together take {taken} MB of memory, and the maximum is {most} MB: "
+            "shorten this one, or remove others",
+        )
 
 
 def fields_of(config: object) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.normalization import normalized_forms
 from apps.guardrails.text.scanned_text import ScannedText
 
-TYPE = "blocked_terms"
+TYPE, FIELD = "blocked_terms", "terms"
 LABEL = "TERM"
 MAX_TERMS = 1000
 MAX_TERM_LENGTH = 200
@@ -62,6 +62,11 @@ class TermMatcher:
             raise BadConfig("terms", f"All terms together have more than {MAX_CHARACTERS} characters")
         self._phrases = PhraseMatcher(phrases)
         self._expressions = ExpressionMatcher(expressions, "terms", LABEL)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most."""
+        return self._phrases.max_bytes + self._expressions.max_bytes
 
     def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every occurrence: a rule's index and the span."""

@@ -22,7 +22,7 @@ from apps.guardrails.regex.re2_matcher import (
 )
 from apps.guardrails.text.scanned_text import ScannedText
 
-TYPE = "custom_regex"
+TYPE, FIELD = "custom_regex", "pattern"
 LABEL = "PATTERN"
 MAX_PATTERN_LENGTH = 1000
 # The positions of all expressions of an organization; twenty are usual for one.
@@ -91,6 +91,11 @@ class ExpressionMatcher:
         if sum(map(program_size, compiled)) > MAX_POSITIONS:
             raise BadConfig(path, f"All expressions together have more than {MAX_POSITIONS} positions")
         self._group = PatternGroup(compiled)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most."""
+        return self._group.max_bytes
 
     def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every match: a rule's index and the span."""

@@ -18,7 +18,7 @@ from apps.guardrails.matching.stemming import LANGUAGES, StemMatcher, StemmedPhr
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.scanned_text import ScannedText
 
-TYPE = "topic_restriction"
+TYPE, FIELD = "topic_restriction", "blockedTopics"
 LABEL = "TOPIC"
 OFF_TOPIC = "off_topic"
 MAX_TOPICS = 100
@@ -86,6 +86,11 @@ class _TopicFinder:
             Phrase(owner, phrase) for owner, (_, topic) in enumerate(topics) for phrase in topic.phrases
         )
 
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most."""
+        return self._phrases.max_bytes + sum(stems.max_bytes for stems in self._stems)
+
     def find(self, text: ScannedText) -> Iterator[tuple[_Topic, int, int]]:
         """Yield every mention as (topic, start, end)."""
         for found in self._phrases.find(text):
@@ -109,6 +114,11 @@ class TopicMatcher:
             raise BadConfig("blockedTopics", f"All topics together have more than {MAX_PHRASES} words and phrases")
         self._blocked, self._allowed = _TopicFinder(blocked), _TopicFinder(allowed)
         self._restricted = sorted({topic.rule for _, topic in allowed})
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most."""
+        return self._blocked.max_bytes + self._allowed.max_bytes
 
     def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every mention of a blocked topic: a rule's index and the span."""

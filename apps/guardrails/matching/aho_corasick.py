@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import ahocorasick
 import re2
 
 from apps.guardrails.findings.scan_types import MAX_SPANS
-from apps.guardrails.regex.re2_patterns import LITERALS, re2_options
+from apps.guardrails.regex.re2_patterns import LITERALS, max_pattern_bytes, re2_options
 from apps.guardrails.text.normalization import normalize_keeping_case, normalized_forms
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -23,6 +23,10 @@ _UNSPACED = re.compile(
 )
 # Ends of phrases that are looked at, for each character of a text, before the rest counts as found.
 _MAX_ENDS = 4
+# Characters of all literals of a gate at most, and of each literal at least: every text contains shorter ones.
+_MAX_GATE, _LEAST_OF_EACH = 40_000, 4
+# Bytes of a node of an automaton with its link, and of a form with the phrases that it stands for.
+_NODE_BYTES, _FORM_BYTES, _PHRASE_BYTES = 64, 200, 300
 
 
 class Phrase(NamedTuple):
@@ -47,6 +51,7 @@ class PhraseMatcher:
     """Phrases compiled together."""
 
     def __init__(self, phrases: Iterable[Phrase]) -> None:
+        """`max_bytes` is what the phrases take at most."""
         by_form: defaultdict[str, list[Phrase]] = defaultdict(list)
         for phrase in phrases:
             for form in {form.strip() for form in normalized_forms(phrase.text)} - {""}:
@@ -56,11 +61,14 @@ class PhraseMatcher:
         for form, these in by_form.items():
             self._automaton.add_word(form, (len(form), tuple(these)))
         self._automaton.make_automaton()
-        self._gate = _gate_of(by_form) if by_form else None
+        self._gate = literal_gate(by_form)
+        texts = sum(_FORM_BYTES + _PHRASE_BYTES * len(these) for these in by_form.values())
+        nodes = self._automaton.get_stats()["nodes_count"] if by_form else 0
+        self.max_bytes = self._gate.max_bytes + _NODE_BYTES * nodes + texts
 
     def find(self, text: ScannedText) -> Iterator[PhraseMatch]:
         """Yield every occurrence, overlapping ones too; `MAX_SPANS` of an owner, and then the rest as one."""
-        if self._gate is None or self._gate.search(text.normalized_utf8) is None:
+        if not self._owners or not self._gate.may_match(text.normalized_utf8):
             return
         folded = text.normalized
         looked_at, most = 0, _MAX_ENDS * len(folded) + 10_000
@@ -104,9 +112,26 @@ def _is_letter(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.combining(character) > 0
 
 
-def _gate_of(forms: Iterable[str]) -> re2._Regexp:
-    """Return one expression that tells ten times faster than the automaton that there is nothing to find."""
-    words = sorted(forms)
-    options = re2_options(LITERALS.of(sum(map(len, words))))
+class LiteralGate(NamedTuple):
+    """One expression that tells ten times faster than an automaton that none of many literals is in a text."""
+
+    expression: re2._Regexp | None
+    max_bytes: int
+
+    def may_match(self, utf8: bytes) -> bool:
+        """Tell whether a text may contain one of the literals."""
+        return self.expression is None or self.expression.search(utf8) is not None
+
+
+def literal_gate(literals: Collection[str]) -> LiteralGate:
+    """Return the gate of literals: of many or long ones it looks for the beginnings, of very many for nothing."""
+    each = _MAX_GATE // max(len(literals), 1)
+    if not literals or (each < _LEAST_OF_EACH and sum(map(len, literals)) > _MAX_GATE):
+        return LiteralGate(None, 0)
+    whole = sum(map(len, literals)) <= _MAX_GATE
+    words = sorted({literal if whole else literal[:each] for literal in literals})
+    memory = LITERALS.of(sum(map(len, words)))
+    options = re2_options(memory)
     options.never_capture = True
-    return re2.compile("|".join(map(re2.escape, words)), options)
+    expression = re2.compile("|".join(map(re2.escape, words)), options)
+    return LiteralGate(expression, max_pattern_bytes(expression.programsize, memory))

@@ -11,12 +11,10 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
-import re2
 import snowballstemmer
 
 from apps.guardrails.findings.scan_types import MAX_SPANS
-from apps.guardrails.matching.aho_corasick import is_boundary
-from apps.guardrails.regex.re2_patterns import LITERALS, re2_options
+from apps.guardrails.matching.aho_corasick import is_boundary, literal_gate
 from apps.guardrails.text.normalization import normalized_forms
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -28,7 +26,11 @@ _NEXT = re.compile(r"\W{1,8}(\w+)")
 _MAX_WORD_LENGTH = 40
 # Unknown words of one text that are stemmed (some 20 microseconds each); others are compared by beginning.
 _MAX_NEW = 1000
-_MAX_KNOWN = 50_000
+# Words of all languages whose stems a process keeps: some 200 bytes each.
+_MAX_KNOWN = 20_000
+_known: dict[tuple[str, str], str] = {}
+# Bytes of a phrase with its stems, and of each of its words.
+_PHRASE_BYTES, _WORD_BYTES = 600, 100
 # Forms of a topic's words that are distinguished in one text.
 _MAX_FORMS = 200
 # ASCII with everything but letters and digits made a blank.
@@ -46,6 +48,7 @@ class StemMatcher:
     """Phrases of one language, compiled together."""
 
     def __init__(self, language: str, phrases: Iterable[StemmedPhrase]) -> None:
+        """`max_bytes` is what the phrases take at most."""
         self._stemmer = _stemmer_of(language)
         self._by_first: defaultdict[str, list[tuple[tuple[str, ...], StemmedPhrase]]] = defaultdict(list)
         for phrase in phrases:
@@ -54,13 +57,14 @@ class StemMatcher:
                 if stems:
                     self._by_first[stems[0]].append((stems, phrase))
         beginnings = sorted({stem[: max(2, len(stem) - 2)] for stem in self._by_first})
-        options = re2_options(LITERALS.of(sum(map(len, beginnings))))
-        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), options) if beginnings else None
+        self._gate = literal_gate(beginnings if language in _BEGINNINGS else ())
         self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
+        texts = [_PHRASE_BYTES + _WORD_BYTES * len(stems) for same in self._by_first.values() for stems, _ in same]
+        self.max_bytes = self._gate.max_bytes + sum(texts)
 
     def find(self, text: ScannedText) -> Iterator[tuple[StemmedPhrase, int, int]]:
         """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MAX_SPANS` of a word's form."""
-        if self._gate is None or (self._keys is not None and self._gate.search(text.normalized_utf8) is None):
+        if not self._by_first or (self._keys is not None and not self._gate.may_match(text.normalized_utf8)):
             return
         for form, stem in self._forms_in(text):
             for at in _places_of(form, text.normalized):
@@ -95,31 +99,30 @@ def words_of(text: ScannedText) -> set[str]:
 
 
 class _Stemmer:
-    """Snowball's stemmer with a bounded memory of words."""
+    """Snowball's stemmer with a bounded memory of words, which all languages share."""
 
     def __init__(self, language: str) -> None:
         self._language = language
-        self._known: dict[str, str] = {}
 
     def stem(self, word: str) -> str:
         """Return a folded word's stem; a word too long for a language is its own."""
         if len(word) > _MAX_WORD_LENGTH:
             return word
-        known = self._known.get(word)
+        known = _known.get((self._language, word))
         if known is not None:
             return known
         # A stemmer of its own: one keeps the word it is at, and large texts are looked through on threads.
         stem = str(snowballstemmer.stemmer(self._language).stemWord(word))
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        self._known[word] = stem
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[self._language, word] = stem
         return stem
 
     def stems(self, words: Iterable[str], wanted: Container[str]) -> Iterator[tuple[str, str]]:
         """Yield every word with its stem; past `_MAX_NEW` new ones, with the wanted stem that it begins with."""
         new = 0
         for word in words:
-            if word not in self._known:
+            if (self._language, word) not in _known:
                 new += 1
                 if new > _MAX_NEW:
                     longest = min(len(word), _MAX_WORD_LENGTH)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import MemoryLimit
+from apps.guardrails.regex.re2_patterns import MemoryLimit, max_pattern_bytes
 
 MAX_MATCH_BYTES = 2048
 _WINDOW = 4 * MAX_MATCH_BYTES
@@ -26,8 +26,11 @@ MAX_PROGRAM_SIZE = 1000
 _MAX_MEMORY = 4 << 20
 # Memory of one expression, and of one pass, by their positions; an automaton that is full starts afresh. More made no
 # text faster.
-_EXPRESSION_LIMIT = MemoryLimit(128 << 10, 1 << 20, 1024)
-_PASS_LIMIT = MemoryLimit(256 << 10, 2 << 20, 2048, 140)
+_EXPRESSION_LIMIT = MemoryLimit(32 << 10, 1 << 20, 1024)
+_PASS_LIMIT = MemoryLimit(128 << 10, 512 << 10, 512, 140)
+# Bytes of an expression and of a pass beside their program and states: the second program for searches backwards, and
+# what Python keeps.
+_BESIDE, _BESIDE_EACH = 2048, 24
 # Seconds of computing that the expressions of an organization get for one request, and for each character of it more.
 _EFFORT, _EFFORT_EACH = 0.25, 50e-9
 
@@ -101,8 +104,10 @@ class PatternGroup:
     """Expressions looked for together: a few passes tell which of them match, and only those are searched for."""
 
     def __init__(self, expressions: Sequence[re2._Regexp]) -> None:
+        """`max_bytes` is what the expressions and passes take at most."""
         self._expressions = expressions
         self._gates: list[tuple[re2.Set, list[int]]] = []
+        self.max_bytes = sum(map(_max_bytes_of, expressions))
         members: list[int] = []
         weight = 0
         for index, expression in enumerate(expressions):
@@ -145,6 +150,8 @@ class PatternGroup:
             self._close(members[half:])
             return
         self._gates.append((gate, members))
+        # A set searches in one direction: all of its memory is for these states.
+        self.max_bytes += _BESIDE + 2 * _BESIDE_EACH * positions + memory
 
     def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, budget: TimeBudget) -> list[tuple[int, int]]:
         """Return the expressions that may match, each with where to begin looking."""
@@ -178,3 +185,8 @@ class PatternGroup:
             if stop > start:
                 yield Re2Match(index, start, stop)
             position = max(stop, start + 1)
+
+
+def _max_bytes_of(expression: re2._Regexp) -> int:
+    size: int = expression.programsize
+    return max_pattern_bytes(size, _EXPRESSION_LIMIT.of(size)) + _BESIDE + _BESIDE_EACH * size

@@ -88,10 +88,14 @@ def _compile(pattern: str, limit: MemoryLimit) -> re2._Regexp:
 
 def _max_bytes_of(pattern: str, limit: MemoryLimit) -> int:
     positions = _positions_of(pattern)
+    return max_pattern_bytes(positions, 0 if limit is STATELESS else limit.of(positions))
+
+
+def max_pattern_bytes(positions: int, memory: int) -> int:
+    """Return the bytes that a pattern with so many positions takes at most, where its states may take `memory`."""
     # RE2 divides a limit by three: for searches forwards, backwards, and for the longest match, which no pattern needs
     # beside the others.
-    states = 0 if limit is STATELESS else limit.of(positions) * 2 // 3
-    return _PATTERN_BYTES + _POSITION_BYTES * positions + states
+    return _PATTERN_BYTES + _POSITION_BYTES * positions + memory * 2 // 3
 
 
 @functools.cache

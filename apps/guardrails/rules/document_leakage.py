@@ -6,6 +6,9 @@ Markings in documents are on a line of their own, in a header or footer, as a ba
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 from apps.guardrails.findings.scan_types import TOOL_RESULT, RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, PatternSearch
 from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
@@ -20,64 +23,10 @@ DEFAULT_ACTION: RuleAction = "warn"
 ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize"}
 
 _LABEL = "MARKING"
-_MARKINGS = (
-    r"(?:(?:strictly|highly|company|business|most|client|(?:personal|private|privileged|proprietary) (?:and|&)) |"
-    r"(?:commercial|medical)[- ]in[- ])?confiden(?:tial|ce)(?: (?:and|&) (?:proprietary|privileged|private)|"
-    r" information| - do not (?:distribute|copy|forward))?|"
-    r"(?:for )?internal (?:use|distribution|eyes) only|(?:for )?internal use|company internal|internal only|"
-    r"official use only|for official use only|"
-    r"strictly private(?: (?:and|&) confidential)?|private and confidential|top[ -]secret|secret|restricted|"
-    r"trade secret|eyes only|"
-    r"need[- ]to[- ]know(?: basis)?(?: only)?|do not (?:distribute|copy|forward|share)(?: (?:externally|"
-    r"outside)[a-z ]{0,20})?|"
-    r"not for (?:public |external |further )?(?:release|distribution|circulation|publication|disclosure)|"
-    r"board (?:eyes|members) only|official[- ]sensitive(?:[- ][a-z]{4,12})?|"
-    r"attorney[- ]client (?:privileged?(?: communication)?|communication)(?: (?:and|&) confidential)?|"
-    r"attorney(?:'s)? work product|"
-    r"legally privileged|without prejudice|under (?:nda|embargo)|embargoed|nda required|"
-    r"(?:nur )?(?:für den|zum) internen gebrauch|nur für den dienstgebrauch|(?:streng )?vertraulich|"
-    r"(?:streng )?geheim|verschlusssache|betriebsgeheimnis|"
-    r"(?:strictement |très )?confidentiel(?:le)?(?: défense| entreprise)?|(?:à )?usage interne(?: uniquement|"
-    r" exclusivement)?|diffusion restreinte|secret défense|"
-    r"(?:estrictamente |altamente )?confidencial|(?:solo )?(?:para )?uso interno(?: (?:solamente|exclusivo|apenas|"
-    r"esclusivo))?|estritamente confidencial|"
-    r"(?:strettamente )?(?:riservato|confidenziale)(?: e confidenziale)?|(?:strikt )?vertrouwelijk|"
-    r"alleen voor intern gebruik|poufne|ściśle tajne"
-)
-_MARKINGS_BEYOND = (
-    r"绝密|機密|机密|内部资料|内部文件|仅供内部使用|商业机密|公司机密|社外秘|"
-    r"極秘|部外秘|関係者外秘|取扱注意|대외비|극비|기밀|사내한|سري للغاية|"
-    r"(?i:конфиденциально|"
-    r"(?:совершенно )?секретно|для служебного пользования)"
-)
-# Single words that also are headings, levels in a list, and adjectives.
-_PLAIN_WORDS = frozenset(
-    [
-        "confidential",
-        "secret",
-        "restricted",
-        "vertraulich",
-        "geheim",
-        "confidentiel",
-        "confidencial",
-        "riservato",
-        "vertrouwelijk",
-        "poufne",
-        "embargoed",
-        "internal",
-    ]
-) | {
-    "internal use",
-    "need to know",
-    "need-to-know",
-    "without prejudice",
-    "top secret",
-    "top-secret",
-    "trade secret",
-    "confidence",
-    "конфиденциально",
-    "секретно",
-}
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_MARKINGS, _MARKINGS_BEYOND = "|".join(_WORDS["markings"]), "|".join(_WORDS["beyond_latin"])
+# Markings that also are headings, levels in a list, and adjectives.
+_PLAIN_WORDS = frozenset(_WORDS["plain_words"])
 _QUOTES = "\"'“”‘’«»「」『』`„‹›"  # noqa: RUF001 - these letters are meant
 _DECORATION = " \t\r*#=_~<>[](){}|/\\•·!.:-–—+^†‡【】《》〔〕★☆※©️⚠"  # noqa: RUF001 - these letters are meant
 _SEPARATORS = ("|", "•", "·", "—", "–", " - ", " / ", "//", "--")  # noqa: RUF001 - these letters are meant

@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 from apps.guardrails.findings.scan_types import ANSWER, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.secret_formats import (
     assignments,
     encoded_keys,
@@ -32,6 +32,8 @@ ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "warn", ANSWER: "warn"}
 _BY_NAME = frozenset(
     kind.name for module in (assignments, logins, named_values, passwords, urls) for kind in module.PATTERNS
 ) | {"jwt"}
+_PRIVATE = "private_key"
+_MADE_UP_IN_TESTS = _BY_NAME | {_PRIVATE}
 # If two match the same characters, the first names them.
 _SEARCH = PatternSearch(
     (
@@ -59,6 +61,13 @@ _TEST_CODE = compile_re2(
 )
 # How far behind such a beginning a value still belongs to it.
 _TEST_REACH = 4096
+# The path of a file of tests right before a private key, or before the block of code that it is in, as agents write it
+# before a file's content: between them stand signs, numbers of lines, and the language of a block.
+_TEST_FILE = lazy_pattern(
+    r"(?i)(?:^|[/\\\s\"'`(<>=:])(?:(?:[\w.]+[_.-])?(?:tests?(?:[_.-][\w.-]+)?|fixtures?|testdata|mocks?|examples?|spec)|__(?:tests|fixtures|mocks)__)"
+    r"[/\\](?:[\w.@-]+[/\\])*[\w.@-]+\W+(?:(?:pem|key|text|txt|plaintext|\d{1,5})\W+)*$"
+)
+_PATH_REACH, _BLOCK_REACH = 300, 16_384
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
@@ -73,11 +82,25 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
 
 
 def _without_made_up(raw: str, spans: list[Span]) -> list[Span]:
-    """Return the spans without values in the code of tests that only their names call secrets."""
-    if all(span.pattern not in _BY_NAME for span in spans):
+    """Return the spans without values in the code of tests that only their names call secrets, and without private keys
+    there and in the files of tests."""
+    if all(span.pattern not in _MADE_UP_IN_TESTS for span in spans):
         return spans
     beginnings = [match.start() for match in _TEST_CODE.finditer(raw)]
-    return [span for span in spans if span.pattern not in _BY_NAME or not _is_behind(beginnings, span.start)]
+    return [
+        span
+        for span in spans
+        if span.pattern not in _MADE_UP_IN_TESTS
+        or not (_is_behind(beginnings, span.start) or (span.pattern == _PRIVATE and _is_test_file(raw, span.start)))
+    ]
+
+
+def _is_test_file(raw: str, at: int) -> bool:
+    """Tell whether the path of a file of tests stands right before a place, or before the block of code around it."""
+    if _TEST_FILE.search(raw[max(0, at - _PATH_REACH) : at]):
+        return True
+    fence = raw.rfind("```", max(0, at - _BLOCK_REACH), at)
+    return fence >= 0 and _TEST_FILE.search(raw[max(0, fence - _PATH_REACH) : fence]) is not None
 
 
 def _is_behind(beginnings: list[int], at: int) -> bool:

@@ -9,13 +9,14 @@ nothing. A system rule has an action for each kind of speaker; what it would blo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, product
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
+from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, CustomType, Matcher, custom_types
 from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
 from apps.guardrails.findings.redaction import bounded, is_masked, mask, replaced_spans
 from apps.guardrails.findings.scan_types import (
@@ -93,12 +94,23 @@ class RuleMatch(NamedTuple):
     spans: tuple[Span, ...]
 
 
+# Returns a matcher, compiled now or earlier.
+FindMatcher = Callable[[], Matcher]
+
+
+def keep_matcher(compile_matcher: FindMatcher) -> FindMatcher:
+    """Compile a matcher and return a function that returns it, and keeps it as long as it is kept itself."""
+    matcher = compile_matcher()
+    return lambda: matcher
+
+
 class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force.
 
     `number` is no other's in this process. `system` has the rules with the actions that they have for answers,
     `by_speaker` those for texts of a request: by speaker and whether the turn is an earlier one. `outside` are judged
-    by services, which the engine does not ask.
+    by services, which the engine does not ask. `custom` has functions that return matchers, as those are not kept
+    forever.
     """
 
     number: int = 0
@@ -108,7 +120,7 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     rules_checked: int = 0
     system: tuple[tuple[ActiveRule, SystemRule], ...] = ()
     by_speaker: Mapping[tuple[str, bool], tuple[tuple[ActiveRule, SystemRule], ...]] = {}
-    custom: tuple[tuple[Matcher, tuple[ActiveRule, ...]], ...] = ()
+    custom: tuple[tuple[FindMatcher, tuple[ActiveRule, ...]], ...] = ()
     outside: tuple[OutsideRule, ...] = ()
 
     @property
@@ -123,12 +135,17 @@ _numbers = count(1)
 _PLACES = tuple(product(SPEAKERS, (False, True)))
 
 
-def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
-    """Return the guardrails of `config`, ready to run. Raises BadConfig for a custom rule that cannot be."""
+def compile_guardrails(
+    config: EngineConfig, keep: Callable[[FindMatcher], FindMatcher] = keep_matcher
+) -> CompiledGuardrails:
+    """Return the guardrails of `config`, ready to run. Raises BadConfig for a custom rule that cannot be.
+
+    `keep` takes a function that compiles a matcher, and returns one that returns the matcher whenever it is needed.
+    """
     if not config.enabled:
         return NO_GUARDRAILS
     placed = tuple(_system_rules_of(config))
-    custom = tuple(_custom_rules_of(config))
+    custom = tuple((keep(compile_matcher), rules) for compile_matcher, rules in _custom_rules_of(config))
     outside = tuple(_outside_rules_of(config))
     checked = len(placed) + sum(len(rules) for _, rules in custom)
     return CompiledGuardrails(
@@ -201,6 +218,7 @@ def find_matches(
     recall: ScanRecall | None = None,
 ) -> list[RuleMatch]:
     """Return all that matches in these texts, rules with `allow` included."""
+    custom = tuple((find_matcher(), rules) for find_matcher, rules in compiled.custom)
     budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
     terms = ScanTerms(budget, answer, recall)
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
@@ -209,9 +227,9 @@ def find_matches(
         settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
         key = segment.speaker, segment.is_earlier
         system = compiled.system if answer else compiled.by_speaker[key]
-        for rule, span in find_in_text(system, compiled.custom, segment.text, settings, terms._replace(speaker=key[0])):
+        for rule, span in find_in_text(system, custom, segment.text, settings, terms._replace(speaker=key[0])):
             found[rule, index].append(span)
-    for matcher, rules in compiled.custom:
+    for matcher, rules in custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
             for owner, index, span in cast(ConversationMatcher, matcher).find_in_conversation(segments):
                 # A rule with `allow` cannot allow off-topic texts.
@@ -336,7 +354,8 @@ def _action_at(
     return here
 
 
-def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[ActiveRule, ...]]]:
+def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[FindMatcher, tuple[ActiveRule, ...]]]:
+    """Yield the rules of each type that has any, with a function that compiles their matcher."""
     by_type: defaultdict[str, list[tuple[int, RuleSource]]] = defaultdict(list)
     for place, source in enumerate(config.custom_rules):
         if source.enabled and source.type not in outside_types():
@@ -347,11 +366,13 @@ def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[Acti
         type_ = custom_types().get(name)
         if type_ is None:
             raise BadConfig("type", f"Must be one of {', '.join(custom_types())}")
-        matcher = type_.compile_rules([type_.read_config(source.config) for _, source in sources])
-        yield (
-            matcher,
-            tuple(_active_rule(source, place) for place, source in sources),
-        )
+        # As bytes: the configurations are kept for as long as the rules are in force.
+        configs = msgspec.json.encode([source.config for _, source in sources])
+        yield partial(_compile_rules, type_, configs), tuple(_active_rule(source, place) for place, source in sources)
+
+
+def _compile_rules(type_: CustomType, configs: bytes) -> Matcher:
+    return type_.compile_rules([type_.read_config(config) for config in msgspec.json.decode(configs)])
 
 
 def _outside_rules_of(config: EngineConfig) -> Iterator[OutsideRule]:

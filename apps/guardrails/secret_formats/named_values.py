@@ -8,7 +8,9 @@ form `name = value`, and passwords that people chose.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
@@ -29,9 +31,10 @@ from apps.guardrails.secret_formats.entropy import (
     is_shortened,
     reads_like_words,
 )
-from apps.guardrails.secret_formats.service_names import SERVICE_NAMES
 
 _LABEL = "SECRET"
+_TABLE = tomllib.loads(Path(__file__).with_name("service_names.toml").read_text(encoding="utf-8"))
+_SERVICES = "|".join(sorted(set(_TABLE["names"].split())))
 _CREDENTIAL = (
     r"(?:api|app|access|auth|secret|private|client|license|account|master|signing|encryption|service|server|write|read|"
     r"ingest|deploy|admin|user|rest|sdk|web)[ _.-]?(?:key|pat)|secret|token|credentials?|creds|apikey|passw(?:or)?d|"
@@ -236,12 +239,12 @@ PATTERNS = (
     CandidatePattern(
         "service_key",
         _LABEL,
-        rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}"
+        rf"(?i)\b(?:{_SERVICES})[a-z0-9_.-]{{0,24}}"
         r"(?: (?:api|access|secret|private|key|token|auth)){0,3}"
         r"(?:[\"'`\]\\)}]{1,4}\s{0,2}(?:[:=]{1,2}>?|,)?\s{0,2}|\s{0,2}(?:[:=]{1,2}>?|-|,|\||\()\s{0,2}|\s{1,2})"
         r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11})",
         _of_service,
-        gate=rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})",
+        gate=rf"(?i)\b(?:{_SERVICES})",
         overlapping=True,
     ),
     CandidatePattern(

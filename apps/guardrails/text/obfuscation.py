@@ -60,9 +60,7 @@ _FILTER = PatternFilter([expression for _, expression in _ALL])
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned, disguised or taken apart."""
     noticed = {_ALL[index][0] for index in _FILTER.matching(folded_utf8)}
-    refused = {
-        name for name in noticed & CONFIRMATIONS.keys() if CONFIRMATIONS[name].compiled.search(folded_utf8) is None
-    }
+    refused = {name for name in noticed & CONFIRMATIONS.keys() if not CONFIRMATIONS[name](folded_utf8)}
     return {*(noticed - refused), *find_disguised_words(folded_utf8)}
 
 

@@ -101,16 +101,23 @@ _ALL = (*_HEADS, *_SHORT)
 # they are a sentence: titles in addresses are shorter.
 _ANY_BETWEEN = r"_.*+~|-"
 _SIGNS_BETWEEN = ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
-_CHAIN = "|".join(
-    [
-        rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}"
-        rf"(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
-        for sign in _SIGNS_BETWEEN
-    ]
-    + [rf"(?:^|[^a-z0-9_/.-])(?:[a-z',.:;!?\"]{{1,16}}{sign}){{8,}}[a-z]" for sign in _SIGNS_BETWEEN]
+# By the sign as it is written: an expression of all signs has ten thousand positions.
+_CHAINS = {
+    sign[-1:].encode(): (
+        lazy_pattern(
+            rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}"
+            rf"(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
+        ),
+        lazy_pattern(rf"(?:^|[^a-z0-9_/.-])(?:[a-z',.:;!?\"]{{1,16}}{sign}){{8,}}[a-z]"),
+    )
+    for sign in _SIGNS_BETWEEN
+}
+_LEAST_SIGNS = (3, 8)
+# Words run together, and the runs of letters that are long enough to hold some.
+_WORDS_IN_RUN = lazy_pattern(
+    rf"[a-z']{{8,}}(?:{_RUN_HEADS})[a-z']{{8,}}|[a-z']{{14,}}(?:{_RUN_HEADS})|(?:{_RUN_HEADS})[a-z']{{14,}}"
 )
-# Disguises that the expressions below only suspect, and the large ones that tell.
-CONFIRMATIONS = {"separated": lazy_pattern(_CHAIN)}
+_LONG_RUN = compile_re2(r"[a-z']{20,}")
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
 # Ways in which head words are disguised, and expressions that notice them in normalized UTF-8. `find_disguised_words`
 # notices more.
@@ -122,11 +129,29 @@ DISGUISES = {
     "separated": rf"(?:{'|'.join(_ALL)})(?:[{_ANY_BETWEEN}][a-z']+){{2}}[{_ANY_BETWEEN}]"
     rf"|(?:[a-z',:;!?\"]*[{_ANY_BETWEEN}]){{8}}[a-z]",
     "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
-    "run_together": rf"[a-z']{{8,}}(?:{_RUN_HEADS})[a-z']{{8,}}|[a-z']{{14,}}(?:{_RUN_HEADS})"
-    rf"|(?:{_RUN_HEADS})[a-z']{{14,}}",
+    # A head; whether the letters around it are words, the confirmation says.
+    "run_together": f"(?:{_RUN_HEADS})",
     "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
     "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
 }
+
+
+def _has_chain(normalized_utf8: bytes) -> bool:
+    """Tell whether words with the same sign between them have a head among them, or are a sentence."""
+    return any(
+        normalized_utf8.count(sign) >= least and chain.search(normalized_utf8) is not None
+        for sign, chains in _CHAINS.items()
+        for least, chain in zip(_LEAST_SIGNS, chains, strict=True)
+    )
+
+
+def _has_words_in_run(normalized_utf8: bytes) -> bool:
+    """Tell whether a run of letters without spaces has a head and more words."""
+    return any(_WORDS_IN_RUN.search(run[0]) is not None for run in _LONG_RUN.finditer(normalized_utf8))
+
+
+# Disguises that the expressions above only suspect, and the tests that tell.
+CONFIRMATIONS: dict[str, Callable[[bytes], bool]] = {"separated": _has_chain, "run_together": _has_words_in_run}
 # Words with accents, and words with signs inside. Expressions of all the ways in which one may have them would be a
 # hundred times as large.
 _has_accents = presence_test(f"[{''.join(sorted(_ACCENTED_LETTERS))}]|{_MARKS}")

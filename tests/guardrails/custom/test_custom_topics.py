@@ -9,6 +9,7 @@ import pytest
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.custom.topic_restriction import compile_rules, read_config
 from apps.guardrails.findings.scan_types import Segment
+from apps.guardrails.matching import stemming
 from apps.guardrails.matching.stemming import LANGUAGES, _Stemmer
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.scanned_text import ScannedText
@@ -72,7 +73,8 @@ def off_topic(*texts: str | tuple[str, str]) -> list[int]:
     rules = compiled(custom("only", {"allowedTopics": ["insurance: policy, premium, claim"]}))
     messages = [("user", text) if isinstance(text, str) else text for text in texts]
     segments = [Segment(ScannedText(text), role, f"messages[{at}].content") for at, (role, text) in enumerate(messages)]
-    [(matcher, _)] = rules.custom
+    [(find_matcher, _)] = rules.custom
+    matcher = find_matcher()
     return [index for _, index, _ in matcher.find_in_conversation(segments)]  # type: ignore[attr-defined]  # topics have it
 
 
@@ -107,7 +109,8 @@ def test_texts_of_one_message_count_together() -> None:
     places = ["messages[0].content[0].text", "messages[0].content[1].text"]
     texts = ["Summarize this insurance contract", "Paragraph one: the parties agree on the following terms."]
     segments = [Segment(ScannedText(text), "user", place) for text, place in zip(texts, places, strict=True)]
-    [(matcher, _)] = rules.custom
+    [(find_matcher, _)] = rules.custom
+    matcher = find_matcher()
     assert list(matcher.find_in_conversation(segments)) == []  # type: ignore[attr-defined]  # topics have it
 
 
@@ -164,4 +167,5 @@ def test_words_too_long_for_a_language_are_not_kept() -> None:
         "x" * 41,
         "x" * 1_000_000,
     ]
-    assert stemmer._known == {"casinos": "casino"}
+    assert stemming._known[("english", "casinos")] == "casino"
+    assert max(len(word) for _, word in stemming._known) <= 40

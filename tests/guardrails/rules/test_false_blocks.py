@@ -248,6 +248,45 @@ def test_a_value_outside_of_tests_is_found(text: str) -> None:
     assert found(text) == {"secrets"}
 
 
+PRIVATE_KEY = f"-----BEGIN PRIVATE KEY-----\n{PEM_LINE}\n{PEM_LINE}\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "integration/fixtures/https/www.acme.io.key\n```\n",
+        "==> tests/server.pem <==\n",
+        '<file path="/home/anja/shop/spec/support/ca.key">\n',
+        "$ cat examples/puma/server.key\n",
+        "pkg/tls/testdata/key.pem\n     1\t",
+        "diff --git a/test_data/ca.key b/test_data/ca.key\n+++ b/test_data/ca.key\n@@ -0,0 +1,5 @@\n+",
+        "src\\__fixtures__\\id_rsa\n```pem\n",
+        "spec/fixtures/tls.yml\n```yaml\nkind: Secret\n# The key of the host\ndata: |\n",
+        'package tls\n\nimport (\n\t"testing"\n)\n\nvar key = []byte(`',
+    ],
+)
+def test_a_private_key_of_a_test_passes(before: str) -> None:
+    assert found(before + PRIVATE_KEY) == set()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "/etc/ssl/private/www.acme.io.key\n",
+        "latest/server.key\n",
+        "tests/server.yml\n```\nport: 8080\n```\nThe key in production is another:\n",
+        "deploy/server.yml\n```\nport: 8080\n",
+        "tests/server.key\n\nThe server in production has this key:\n",
+        "tests/server.pem\n-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUK\n-----END CERTIFICATE-----\nprod.key\n",
+        "The test of deploy/server.key fails:\n",
+        f"def test_login():\n    pass\n\n# {LONG_PAGE * 2}\n",
+    ],
+)
+def test_a_private_key_elsewhere_is_found(before: str) -> None:
+    assert found(before + PRIVATE_KEY) == {"secrets"}
+
+
 @pytest.mark.parametrize("rest", ["...", "\n...\n", "…"])
 def test_a_private_key_that_was_shortened_passes(rest: str) -> None:
     assert found(f"-----BEGIN PRIVATE KEY-----\n{PEM_LINE}{rest}\n-----END PRIVATE KEY-----") == set()

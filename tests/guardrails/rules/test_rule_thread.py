@@ -25,9 +25,9 @@ ident = monkey.get_original("_thread", "get_ident")
 ours, made = ident(), []
 compile_filter, compile_config = re2.Filter.Compile, engine.compile_guardrails
 def note(work):
-    def noted(given):
+    def noted(*given):
         made.append(ident() == ours)
-        return work(given)
+        return work(*given)
     return noted
 re2.Filter.Compile = note(compile_filter)
 {first}
