@@ -35,7 +35,15 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.catalog.models import CatalogProposal, Model, ModelProvider, PriceChange, PriceListReading, Provider
+from apps.catalog.models import (
+    CatalogProposal,
+    Model,
+    ModelProvider,
+    PriceChange,
+    PriceListReading,
+    Provider,
+    ScheduledPriceChange,
+)
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id, time_of
@@ -159,6 +167,9 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
         PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
+        ScheduledPriceChange.objects.create(
+            provider="acme-ai", model="acme-1", overrides={"input": "1"}, effective_at=now, author="op"
+        ),
         CatalogProposal.objects.create(
             provider="acme-ai", model="acme-1", kind="prices", entry={"offer": {"prices": {"input": "1"}}}, seen_at=now
         ),
