@@ -55,6 +55,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "guardrails.guardrailconfig": "shield",
         "guardrails.customrule": "policy",
         "organizations.auditentry": "history",
+        "organizations.organizationdeletion": "delete_history",
     },
     "Money": {
         "billing.transaction": "payments",
@@ -147,6 +148,7 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "oauth.keycode": ("code for an API key", "codes for API keys"),
     "oauth.refreshtoken": ("refresh token", "refresh tokens"),
     "organizations.auditentry": ("audit log entry", "audit log"),
+    "organizations.organizationdeletion": ("deletion of an organization", "deletions of organizations"),
     "organizations.idempotentanswer": ("kept answer", "answers kept for repeated requests"),
     "organizations.twofactor": ("authenticator app", "authenticator apps"),
     "auth.group": ("group of operators", "groups of operators"),

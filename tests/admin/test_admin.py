@@ -76,6 +76,7 @@ from apps.organizations.models import (
     IdempotentAnswer,
     Membership,
     Organization,
+    OrganizationDeletion,
     Passkey,
     Plan,
     Project,
@@ -169,6 +170,17 @@ def rows(world: World) -> dict[type[Row], Row]:
         PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
         ScheduledPriceChange.objects.create(
             provider="acme-ai", model="acme-1", overrides={"input": "1"}, effective_at=now, author="op"
+        ),
+        OrganizationDeletion.objects.create(
+            organization_id=world.acme.id,
+            organization_name="Acme",
+            actor_type="session",
+            actor_email="olivia@example.com",
+            previous_status="active",
+            balance=1,
+            row_counts={"keys.apikey": 1},
+            requested_at=now,
+            due_at=now,
         ),
         CatalogProposal.objects.create(
             provider="acme-ai", model="acme-1", kind="prices", entry={"offer": {"prices": {"input": "1"}}}, seen_at=now
