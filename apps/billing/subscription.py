@@ -305,6 +305,12 @@ def accounts_to_cancel() -> QuerySet[BillingAccount]:
     return rows.select_related("organization")
 
 
+def cancel_before_deletion(account: BillingAccount) -> None:
+    """Cancel the subscription of an organization that will be deleted. Raises ProcessorAway, ProcessorOff."""
+    with suppress(NotFound):  # It has ended meanwhile.
+        cancel(account.organization)
+
+
 def accounts_to_close() -> QuerySet[BillingAccount]:
     """Return the accounts to close."""
     pending = Transaction.objects.filter(organization=OuterRef("organization"), status=Transaction.Status.PENDING)

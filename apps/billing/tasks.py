@@ -67,9 +67,7 @@ def sync_subscriptions() -> None:
     living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
     over = Q(organization__plan_expires_at__lte=timezone.now()) | Q(subscription_status=subscription.UNPAID)
     _each("subscription.synced", living.filter(over), subscription.refresh)
-    _each(
-        "subscription.cancelled", subscription.accounts_to_cancel(), lambda one: subscription.cancel(one.organization)
-    )
+    _each("subscription.cancelled", subscription.accounts_to_cancel(), subscription.cancel_before_deletion)
     _each("account.closed", subscription.accounts_to_close(), subscription.close_account)
 
 

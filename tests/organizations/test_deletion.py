@@ -1,4 +1,4 @@
-"""Deletion of organizations: the waiting period, the operators' journal, e-mails, and what is kept."""
+"""Deletion of organizations: the waiting period, the journal of operators, e-mails, and the books that stay."""
 
 from __future__ import annotations
 
