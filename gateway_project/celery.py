@@ -71,6 +71,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "send-receipts": ("billing.send_receipts", crontab(), 60),
     "sync-subscriptions": ("billing.sync_subscriptions", crontab(minute="*/15"), 900),
     "propose-catalog-changes": ("catalog.propose", crontab(hour=5, minute=50), 43_200),
+    "apply-scheduled-prices": ("catalog.apply_scheduled_prices", crontab(), 60),
     "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
     "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
     "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),

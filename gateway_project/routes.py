@@ -206,6 +206,7 @@ _MANAGEMENT_ROUTES = [
     _management("auth/get-session", organizations.GetSession.as_view()),
     _management("organization", organizations.Organizations.as_view()),
     _management("organization/<str:organization_id>", organizations.OneOrganization.as_view()),
+    _management("organization/<str:organization_id>/cancel-deletion", organizations.CancelDeletion.as_view()),
     _management("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
     _management("organization/<str:organization_id>/members", organizations.Members.as_view()),
     _management("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),

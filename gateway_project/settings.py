@@ -353,6 +353,8 @@ SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPM
 ORGANIZATIONS_PER_USER = env.integer("ORGANIZATIONS_PER_USER", 3, 0, 1_000_000)
 # Whether an e-mail address must be confirmed before its user can sign in.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
+# Whether operators need a passkey or an authenticator app before they may use the admin.
+OPERATOR_SECOND_FACTOR = env.boolean("OPERATOR_SECOND_FACTOR", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.email("EMAIL_URL"))
 EMAIL_TIMEOUT = 20

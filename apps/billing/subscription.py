@@ -298,6 +298,19 @@ def _fail(row_id: UUID, reason: str) -> None:
         audit.record("subscription.fail", organization_id=row.organization_id, resource=row, details={"reason": reason})
 
 
+def accounts_to_cancel() -> QuerySet[BillingAccount]:
+    """Return the accounts with a subscription that would renew although their organization will be deleted."""
+    rows = BillingAccount.objects.exclude(subscription_status="").filter(subscription_id__isnull=False)
+    rows = rows.filter(cancels_at_period_end=False, organization__status=Organization.Status.DELETING)
+    return rows.select_related("organization")
+
+
+def cancel_before_deletion(account: BillingAccount) -> None:
+    """Cancel the subscription of an organization that will be deleted. Raises ProcessorAway, ProcessorOff."""
+    with suppress(NotFound):  # It has ended meanwhile.
+        cancel(account.organization)
+
+
 def accounts_to_close() -> QuerySet[BillingAccount]:
     """Return the accounts to close."""
     pending = Transaction.objects.filter(organization=OuterRef("organization"), status=Transaction.Status.PENDING)

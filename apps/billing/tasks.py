@@ -60,12 +60,14 @@ def recover_payments() -> None:
 
 @shared_task(name="billing.sync_subscriptions", time_limit=1800)
 def sync_subscriptions() -> None:
-    """Check subscriptions whose paid period is over, and close the accounts of deleted organizations."""
+    """Check subscriptions whose paid period is over, cancel those of organizations that will be deleted, and close the
+    accounts of deleted organizations."""
     if not payment_processor.is_on():
         return
     living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
     over = Q(organization__plan_expires_at__lte=timezone.now()) | Q(subscription_status=subscription.UNPAID)
     _each("subscription.synced", living.filter(over), subscription.refresh)
+    _each("subscription.cancelled", subscription.accounts_to_cancel(), subscription.cancel_before_deletion)
     _each("account.closed", subscription.accounts_to_close(), subscription.close_account)
 
 

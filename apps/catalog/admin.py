@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from apps.catalog import price_history
+from apps.catalog import price_history, scheduled_prices
 from apps.catalog.catalog_buttons import deprecate, reload_files, switches
 from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
-from apps.catalog.price_form import OVERRIDES, MappingForm
-from apps.catalog.proposal_admin import CatalogProposalAdmin, PriceListReadingAdmin
+from apps.catalog.price_form import EFFECTIVE_FIELD, OVERRIDES, MappingForm
+from apps.catalog.proposal_admin import ScheduledPriceChangeAdmin
 from apps.catalog.proposals import MAX_AGE_DAYS
 from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
 
 # The admin finds the pages of this module only.
-__all__ = ["CatalogProposalAdmin", "ModelAdmin", "ModelProviderAdmin", "PriceListReadingAdmin", "ProviderAdmin"]
+__all__ = [
+    *("CatalogProposalAdmin", "ModelAdmin", "ModelProviderAdmin", "PriceListReadingAdmin", "ProviderAdmin"),
+    "ScheduledPriceChangeAdmin",
+]
 
 # Columns that operators edit on a row of a data file; the file owns the others, or a button changes them.
 _OPERATIONS = frozenset({"priority", "price_overrides"})
@@ -56,7 +59,7 @@ class ProviderAdmin(CatalogAdmin):
     reload_files = reload_files
     actions_detail = ("switch_off", "switch_on")
     switch_off, switch_on = switches("provider")
-    list_display = ("id", "name", "dialect", "prices_checked", "active", "priority")
+    list_display = ("id", "name", "state", "dialect", "prices_checked", "priority")
     list_filter = ("active", "dialect")
     sortable_by = ("id", "name", "prices_checked", "priority")
     help_texts = {
@@ -74,6 +77,11 @@ class ProviderAdmin(CatalogAdmin):
     search_fields = ("id", "name")
     ordering = ("id",)
 
+    @admin.display(description="State")
+    def state(self, row: Provider) -> str:
+        """Return whether requests may use the provider."""
+        return _state_of(row.active, None)
+
     @admin.display(description="Prices checked", ordering="checked_on")
     def prices_checked(self, row: Provider) -> str:
         """Return the day, marked if it is long ago."""
@@ -90,7 +98,7 @@ class ModelAdmin(CatalogAdmin):
     actions_detail = ("deprecate", "switch_off", "switch_on")
     deprecate = deprecate
     switch_off, switch_on = switches("model")
-    list_display = ("id", "name", "family", "mode", "context_length", "released_on", "retiring_on", "active")
+    list_display = ("id", "name", "state", "family", "mode", "context_length", "released_on", "retiring_on")
     list_filter = ("active", "mode")
     sortable_by = ("id", "name", "released_on")
     help_texts = {
@@ -112,6 +120,11 @@ class ModelAdmin(CatalogAdmin):
     }
     search_fields = ("id", "name", "family")
     ordering = ("id",)
+
+    @admin.display(description="State")
+    def state(self, row: Model) -> str:
+        """Return whether requests may use the model, and why not."""
+        return _state_of(row.active, row.retired_on)
 
 
 class UnpricedFilter(admin.SimpleListFilter):
@@ -150,8 +163,8 @@ class ModelProviderAdmin(CatalogAdmin):
     switch_off, switch_on = switches("modelprovider")
     change_form_outer_after_template = "admin/catalog/price_history.html"
     list_display = (
-        *("mapping", "input_price", "output_price", "price_source", "stability", "deactivated_at"),
-        *("active", "priority"),
+        *("mapping", "state", "input_price", "output_price", "price_source", "stability", "deactivated_at"),
+        "priority",
     )
     list_filter = ("active", UnpricedFilter, "stability", "provider")
     sortable_by = ("mapping", "priority")
@@ -209,6 +222,15 @@ class ModelProviderAdmin(CatalogAdmin):
         found, may_repeat = super().get_search_results(request, queryset, search_term)
         return (found | queryset.filter(provider_id=provider, model_id=model)) if model else found, may_repeat
 
+    @admin.display(description="State")
+    def state(self, row: ModelProvider) -> str:
+        """Return whether requests may use the offer, and why not."""
+        if not row.provider.active:
+            return "Provider switched off"
+        if not row.model.active:
+            return "Model switched off"
+        return _state_of(row.active, _earliest(row.deactivated_at, row.model.retired_on))
+
     @admin.display(description="Mapping", ordering="model_id")
     def mapping(self, row: ModelProvider) -> str:
         """Return provider and model."""
@@ -238,11 +260,14 @@ class ModelProviderAdmin(CatalogAdmin):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **shown})
 
     def save_model(self, request: HttpRequest, obj: ModelProvider, form: Any, change: bool) -> None:
-        """Save, and record changed prices."""
-        at = obj.provider_id, obj.model_id
-        before = {} if not change else _card_of(ModelProvider.objects.get(pk=obj.pk))
+        """Save, and record changed prices, or schedule them."""
+        at, author = (obj.provider_id, obj.model_id), request.user.get_username()
+        before = {} if not change else price_history.card_of(ModelProvider.objects.get(pk=obj.pk))
         super().save_model(request, obj, form, change)
-        price_history.note_changes({at: before}, {at: _card_of(obj)}, request.user.get_username())
+        price_history.note_changes({at: before}, {at: price_history.card_of(obj)}, author)
+        if moment := form.cleaned_data.get(EFFECTIVE_FIELD):
+            row = scheduled_prices.schedule(offer=obj, overrides=form.new_overrides, at=moment, author=author)
+            messages.success(request, f"The new prices are scheduled: {row}")
 
 
 @admin.register(PriceChange)
@@ -265,12 +290,19 @@ class PriceChangeAdmin(LongTableAdmin):
         return "; ".join(f"{one.name} {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
 
 
-def _card_of(row: ModelProvider) -> price_history.Card:
-    return price_history.effective_card(row.prices, row.price_overrides, row.facts.get("editions"))
+def _state_of(active: bool, ends_on: date | None) -> str:
+    """Return the state of a row of the catalog that is not served from a day on."""
+    if not active:
+        return "Switched off"
+    return f"Ended on {ends_on}" if ends_on is not None and ends_on <= datetime.now(UTC).date() else "Active"
+
+
+def _earliest(*days: date | None) -> date | None:
+    return min((one for one in days if one is not None), default=None)
 
 
 def _price(row: ModelProvider, name: str) -> str:
-    return str(_card_of(row).get(name, "-"))
+    return str(price_history.card_of(row).get(name, "-"))
 
 
 def _history_of(row: ModelProvider) -> dict[str, Any]:

@@ -184,6 +184,42 @@ class PriceChange(models.Model):
         return f"{self.provider}/{self.model} {self.created_at:%Y-%m-%d}"
 
 
+class ScheduledPriceChange(models.Model):
+    """An operator's prices of an offer that take effect later (`scheduled_prices.py`)."""
+
+    class State(models.TextChoices):
+        """Waiting until `effective_at`, unless it is withdrawn."""
+
+        WAITING = "waiting"
+        APPLIED = "applied"
+        WITHDRAWN = "withdrawn"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    # Plain ids: it outlives the rows.
+    provider = models.CharField(max_length=40)
+    model = models.CharField(max_length=120)
+    # They replace the offer's overrides as a whole.
+    overrides = models.JSONField(validators=[validate_prices])
+    effective_at = models.DateTimeField()
+    state = models.CharField(max_length=12, choices=State.choices, default=State.WAITING)
+    # The operator's address.
+    author = models.CharField(max_length=254)
+    created_at = models.DateTimeField(auto_now_add=True)
+    decided_at = models.DateTimeField(null=True)
+    # The operator who withdrew or scheduled it.
+    decided_by = models.CharField(max_length=254, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "model"], condition=models.Q(state="waiting"), name="price_change_waiting_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model} from {self.effective_at:%Y-%m-%d %H:%M} UTC"
+
+
 class CatalogProposal(models.Model):
     """A change of one offer that price lists suggest, and its decision. Applied ones are laid over the data files."""
 

@@ -1,23 +1,37 @@
 """The form of a mapping in the admin: a field for each price that an operator may override; the tables of a card
 (tiers, regions, tools) share one field of JSON.
+
+Changed prices are saved once the operator has seen what a usual request costs before and after. They take effect at
+once, or at a stated time (`scheduled_prices.py`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
+from django.http import QueryDict
+from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
 
 from apps.catalog.price_cards import read_card, write_card
+from apps.catalog.price_preview import cost_lines
+from apps.catalog.scheduled_prices import find_waiting
 from apps.kernel.money import plain
 from apps.kernel.pages.admin import PlainDecimalField
 
 if TYPE_CHECKING:
+    from django.forms import TextInput
+
     _Form = forms.ModelForm[Any]
 else:
+    from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
+
     _Form = forms.ModelForm
 
 _MILLION = "USD per million tokens"
@@ -48,8 +62,23 @@ UNITS = {
 TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 TABLES_FIELD = "override_tables"
 _NAMES = [f"override_{name}" for name in UNITS]
-# Three per line of the form.
-OVERRIDES = (*(tuple(_NAMES[first : first + 3]) for first in range(0, len(_NAMES), 3)), (TABLES_FIELD,))
+# When changed prices take effect, and the hash of the change that the operator has seen.
+EFFECTIVE_FIELD, SEEN_FIELD = "prices_effective_at", "seen_prices"
+# Two per line of the form: three are too narrow for a price and its unit.
+OVERRIDES = (
+    *(tuple(_NAMES[first : first + 2]) for first in range(0, len(_NAMES), 2)),
+    TABLES_FIELD,
+    EFFECTIVE_FIELD,
+    SEEN_FIELD,
+)
+
+
+class _MomentInput(TextInput):
+    input_type = "datetime-local"
+
+    def format_value(self, value: Any) -> Any:
+        """Return the value as browsers read it, to the minute."""
+        return f"{value:%Y-%m-%dT%H:%M}" if isinstance(value, datetime) else super().format_value(value)
 
 
 def _field(name: str) -> PlainDecimalField:
@@ -62,7 +91,10 @@ def _field(name: str) -> PlainDecimalField:
 
 
 class MappingForm(_Form):
-    """A mapping with typed price overrides; an empty field keeps the file's price."""
+    """A mapping with typed price overrides; an empty field keeps the file's price.
+
+    `new_overrides` are those that the form states, after `clean`.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,7 +117,7 @@ class MappingForm(_Form):
             self.initial.setdefault(TABLES_FIELD, set_here or None)
 
     def clean(self) -> dict[str, Any]:
-        """Combine and validate the overrides. Raises ValidationError."""
+        """Combine and validate the overrides, and show a change before it is saved. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         kept = self.instance.price_overrides or {}
         replaced = {*UNITS, *(TABLES if TABLES_FIELD in self.fields else ())}
@@ -96,8 +128,53 @@ class MappingForm(_Form):
             if given is not None:
                 overrides[name] = plain(given)
                 self._check(name, plain(given))
-        self.instance.price_overrides = overrides
+        changed = self._is_change(overrides)
+        self._check_time(cleaned.get(EFFECTIVE_FIELD), changed)
+        if changed and not self.errors:
+            self._require_seen(overrides, cleaned.get(EFFECTIVE_FIELD))
+        self.new_overrides = overrides
+        if not cleaned.get(EFFECTIVE_FIELD):
+            self.instance.price_overrides = overrides
         return cleaned
+
+    def _is_change(self, overrides: Mapping[str, Any]) -> bool:
+        """Return whether the overrides differ from those of a stored row; a new row has nothing to compare."""
+        return not self.instance._state.adding and overrides != (self.instance.price_overrides or {})
+
+    def _check_time(self, at: datetime | None, changed: bool) -> None:
+        if at is None:
+            return
+        waiting = None if self.instance._state.adding else find_waiting(self.instance)
+        if not changed:
+            self.add_error(EFFECTIVE_FIELD, "No price differs from the current one. Change a price, or clear the time.")
+        elif at <= timezone.now():
+            self.add_error(EFFECTIVE_FIELD, "Must be in the future. Clear it to change the prices at once.")
+        elif waiting is not None:
+            self.add_error(EFFECTIVE_FIELD, f"A change is scheduled already: {waiting}. Withdraw it first.")
+
+    def _require_seen(self, overrides: Mapping[str, Any], at: datetime | None) -> None:
+        """Show what the change costs, unless the operator has seen it. Raises ValidationError."""
+        seen = sha256(json.dumps([overrides, str(at)], sort_keys=True).encode()).hexdigest()
+        if self.cleaned_data.get(SEEN_FIELD) == seen:
+            return
+        # The next click confirms the change that is shown.
+        data = cast(QueryDict, self.data).copy()
+        data[self.add_prefix(SEEN_FIELD)] = seen
+        self.data = data
+        stated, kept = self.instance.prices or {}, self.instance.price_overrides or {}
+        try:
+            lines = cost_lines(read_card({**stated, **kept}), read_card({**stated, **overrides}))
+        except (ValueError, TypeError) as error:
+            lines = [f"Its cost cannot be shown: {error}"]
+        when = "at once" if at is None else f"on {at:%Y-%m-%d at %H:%M} UTC"
+        raise forms.ValidationError(
+            [
+                "Not saved yet. Check the new prices, then save again.",
+                *(f"{one}." for one in lines),
+                f"The prices change {when}.",
+            ],
+            code="not_seen",
+        )
 
     def _tables(self, given: Any) -> dict[str, Any]:
         """Return the tables as a row stores them; invalid ones are errors of the field."""
@@ -122,5 +199,16 @@ class MappingForm(_Form):
 # As if each were declared in the class.
 MappingForm.declared_fields.update(
     {f"override_{name}": _field(name) for name in UNITS}
-    | {TABLES_FIELD: forms.JSONField(required=False, label="Prices in tables", widget=UnfoldAdminTextareaWidget)}
+    | {
+        TABLES_FIELD: forms.JSONField(required=False, label="Prices in tables", widget=UnfoldAdminTextareaWidget),
+        EFFECTIVE_FIELD: forms.DateTimeField(
+            required=False,
+            label="New prices from (UTC)",
+            widget=_MomentInput,
+            help_text="When changed prices take effect, within a minute. Empty: at once.",
+        ),
+        SEEN_FIELD: forms.CharField(
+            required=False, max_length=64, widget=forms.HiddenInput, help_text="The change that the operator has seen."
+        ),
+    }
 )

@@ -37,6 +37,11 @@ def effective_card(prices: Mapping[str, Any], overrides: Mapping[str, Any], edit
         return {name: str(price) for name, price in whole.items()}
 
 
+def card_of(row: ModelProvider) -> Card:
+    """Return the charged prices of a mapping."""
+    return effective_card(row.prices, row.price_overrides, row.facts.get("editions"))
+
+
 def cards_now() -> dict[At, Card]:
     """Return the prices of every mapping."""
     rows = ModelProvider.objects.values_list("provider_id", "model_id", "prices", "price_overrides", "facts__editions")
@@ -70,10 +75,10 @@ def steps_of(change: PriceChange) -> Iterator[PriceStep]:
     for name in sorted({*change.old, *change.new}):
         old, new = change.old.get(name), change.new.get(name)
         if old != new:
-            yield PriceStep(name, _text_of(old), _text_of(new))
+            yield PriceStep(name, text_of(old), text_of(new))
 
 
-def _text_of(price: Any) -> str | None:
+def text_of(price: Any) -> str | None:
     """Return a price as text, or prices by prompt length, service tier, region or tool."""
     if price is None or isinstance(price, str):
         return price
@@ -87,8 +92,8 @@ def _text_of(price: Any) -> str | None:
 def _named(stated: Any) -> str | None:
     """Return the prices of a service tier, or the price of a tool."""
     if not isinstance(stated, dict):
-        return _text_of(stated)
-    return ", ".join(f"{name} {_text_of(price)}" for name, price in stated.items()) or "the usual prices"
+        return text_of(stated)
+    return ", ".join(f"{name} {text_of(price)}" for name, price in stated.items()) or "the usual prices"
 
 
 def _tier(tier: Mapping[str, Any]) -> str:

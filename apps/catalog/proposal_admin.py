@@ -1,26 +1,22 @@
-"""Proposals and price lists in the admin: operators see each change with its effect on a bill, and decide."""
+"""Proposals, price lists and scheduled prices in the admin: operators see each change with its effect, and decide."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
 from django import forms
 from django.contrib import admin
 
-from apps.catalog import actions
-from apps.catalog.models import CatalogProposal, ModelProvider, PriceListReading
+from apps.catalog import actions, price_history, scheduled_prices
+from apps.catalog.models import CatalogProposal, ModelProvider, PriceListReading, ScheduledPriceChange
 from apps.catalog.price_cards import read_card
-from apps.kernel.pages.admin import RecordAdmin, usd
-from apps.kernel.prices import PriceCard
+from apps.catalog.price_preview import cost_lines
+from apps.kernel.pages.admin import RecordAdmin
 from apps.organizations.journal import audit
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 
-# Tokens of the requests whose cost is shown: a usual one, and one that reaches the tiers of long prompts.
-USUAL, LONG, ANSWER = 10_000, 300_000, 1_000
-_MILLION = Decimal(1_000_000)
 _STATES = CatalogProposal.State
 
 
@@ -81,26 +77,10 @@ def preview(row: CatalogProposal) -> list[str]:
         before, after = read_card({**stated, **overrides}), read_card({**changed, **overrides})
     except (ValueError, TypeError) as error:
         return [f"Its cost cannot be shown: {error}"]
-    sizes = [USUAL, *([LONG] if before.tiers or after.tiers else [])]
-    lines = [
-        f"A request with {size:,} tokens of prompt and {ANSWER:,} of answer: "
-        f"{'not served' if found is None else f'{usd(_cost(before, size))} USD'} → {usd(_cost(after, size))} USD"
-        for size in sizes
-    ]
+    lines = cost_lines(None if found is None else before, after)
     if overrides:
         lines.append("An operator's price overrides hold for this offer and win over the proposal.")
     return lines
-
-
-def _cost(card: PriceCard, prompt: int) -> Decimal:
-    reached = [tier for tier in card.tiers if prompt > tier.above_input_tokens]
-    tier = max(reached, key=lambda one: one.above_input_tokens, default=None)
-
-    def price(name: str) -> Decimal:
-        own = getattr(tier, name, None) if tier is not None else None
-        return own if own is not None else getattr(card, name) or Decimal(0)
-
-    return (price("input") * prompt + price("output") * ANSWER) / _MILLION
 
 
 def _fingerprint(row: CatalogProposal) -> str:
@@ -204,3 +184,60 @@ class PriceListReadingAdmin(RecordAdmin):
         "problem": "Why it was refused; then it changed nothing.",
         "notes": "Entries and editions that were left out, with the reason.",
     }
+
+
+class WithdrawQuestion(ButtonQuestion):
+    """Asks whether to withdraw a scheduled price change."""
+
+    text = "The prices of {row.provider}/{row.model} stay as they are."
+
+
+@button(
+    "Withdraw",
+    permission="catalog.change_modelprovider",
+    icon="close",
+    danger=True,
+    question=WithdrawQuestion,
+    offered=lambda row: row.state == ScheduledPriceChange.State.WAITING,
+)
+def withdraw(page: Any, row: ScheduledPriceChange, fields: Mapping[str, Any]) -> Done:
+    """Withdraw a scheduled price change."""
+    scheduled_prices.withdraw(row, _operator())
+    return Done(f"{row} is withdrawn")
+
+
+@admin.register(ScheduledPriceChange)
+class ScheduledPriceChangeAdmin(ButtonsAdmin, RecordAdmin):
+    """Price changes that take effect later; the form of an offer schedules them."""
+
+    actions_detail = ("withdraw",)
+    withdraw = withdraw
+    list_display = ("offer", "effective_at", "state", "prices", "author", "created_at")
+    list_filter = ("state", "provider")
+    search_fields = ("provider", "model")
+    ordering = ("-effective_at",)
+    sortable_by = ("effective_at",)
+    fields = (
+        *("offer", "prices", "overrides", "effective_at", "state", "author", "created_at", "decided_at"),
+        "decided_by",
+    )
+    help_texts = {
+        "offer": "Provider and model.",
+        "prices": "The new price overrides, in USD.",
+        "state": "Waiting until its time, applied, or withdrawn.",
+        "overrides": "They replace the price overrides of the offer as a whole; USD, in the units of its form.",
+        "effective_at": "When they take effect (UTC), within a minute.",
+        "author": "The operator who scheduled them.",
+        "decided_at": "When they were applied or withdrawn (UTC); empty: not yet.",
+        "decided_by": "The operator who withdrew or scheduled them.",
+    }
+
+    @admin.display(description="Offer")
+    def offer(self, row: ScheduledPriceChange) -> str:
+        """Return provider and model."""
+        return f"{row.provider}/{row.model}"
+
+    @admin.display(description="Overrides")
+    def prices(self, row: ScheduledPriceChange) -> str:
+        """Return the prices as text."""
+        return "; ".join(f"{name} {price_history.text_of(price)}" for name, price in row.overrides.items()) or "None"

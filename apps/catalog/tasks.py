@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from apps.catalog import metrics
+from apps.catalog import metrics, scheduled_prices
 from apps.catalog.actions import read_lists
 
 log = structlog.get_logger(__name__)
@@ -17,3 +17,10 @@ def propose() -> None:
     waiting, applied = read_lists()
     log.info("catalog.proposed", waiting=waiting, applied=applied)
     metrics.note_state()
+
+
+@shared_task(name="catalog.apply_scheduled_prices", time_limit=600)
+def apply_scheduled_prices() -> None:
+    """Apply operators' price changes whose time has come. An interrupted run is completed by the next."""
+    if applied := scheduled_prices.apply_due():
+        log.info("catalog.scheduled_prices_applied", count=applied)

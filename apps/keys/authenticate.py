@@ -45,6 +45,8 @@ class ApiKeyOrSession(BaseAuthentication):
         token = find_presented_key(request.headers)
         if is_api_key(token):
             key = find_api_key(token)
+            if key is not None and key.project.organization.status == Organization.Status.DELETING:
+                raise Unauthenticated(str(key.project.organization.refusal), code="organization_deleting")
             if key is None or not works(key):
                 raise Unauthenticated(MISSING_KEY)
             return None, key

@@ -64,6 +64,7 @@ class ApiKey(PolicySource):
     class Meta:
         indexes = [
             models.Index(fields=["project", "status"]),
+            models.Index(fields=["last_four"], name="key_last_four"),
             models.Index(fields=["status"], name="key_with_origins", condition=~models.Q(allowed_origins=[])),
         ]
 

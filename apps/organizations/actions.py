@@ -40,7 +40,8 @@ def sign_up(
     InvalidRequest (409). Raises Forbidden if `SIGN_UP` does not admit the address.
 
     `ref` is the id of the referring organization; unknown ids are ignored. An `invitation` was sent to the address and
-    so confirms it; a user who joins an organization by invitation gets no organization of their own (docs/adr/0098).
+    so confirms it; a user who joins an organization or the operators by it gets no organization of their own
+    (docs/adr/0098).
     """
     admitted = invitations.admit(email=email, token=invitation)
     stored = passwords.hash_of(password)
@@ -56,7 +57,7 @@ def sign_up(
                 verification_wanted_at=None if verified else now,
             )
             with audit.acting(user):
-                if admitted is None or admitted.organization_id is None:
+                if admitted is None or (admitted.organization_id is None and not admitted.operator_group):
                     create_organization(owner=user, referred_by=_find_referrer(ref))
                 if admitted is not None:
                     invitations.accept(invitation=admitted, user=user)
@@ -179,9 +180,12 @@ def change_organization(*, organization: Organization, changes: Mapping[str, Any
 
 @transaction.atomic
 def delete_organization(*, organization: Organization) -> None:
-    """Delete an organization with its projects and keys; `erasure.py` removes the data. Irreversible."""
+    """Delete an organization with its projects and keys; `erasure.py` removes the data. Irreversible.
+
+    People request a deletion (`deletion.py`), which ends here when it is due.
+    """
     row = lock_row(organization, NO_ORGANIZATION)
-    _set(row, {"status": Organization.Status.DELETED, "auto_top_up_enabled": False})
+    _set(row, {"status": Organization.Status.DELETED, "deletion_due_at": None, "auto_top_up_enabled": False})
     living = row.projects.exclude(status=Project.Status.DELETED)
     living.update(status=Project.Status.DELETED, updated_at=timezone.now())
     _record("organization.delete", row, {"name": row.name})

@@ -16,20 +16,33 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 from knox.models import AuthToken
+from unfold.widgets import UnfoldAdminSelectWidget
 
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.pages.admin import KeptAdmin, ReadAdmin, RecordAdmin, RowAdmin
 from apps.kernel.rest.origin import address_of
+from apps.organizations import invitations
 from apps.organizations.accounts import step_up
+from apps.organizations.accounts.account_emails import delivery
 from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer
 from apps.organizations.accounts.sign_in_methods import sign_in_methods
 from apps.organizations.actions import create_organization, sign_out
 from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
 from apps.organizations.credentials.credential_changes import access_switched_off, password_changed
 from apps.organizations.credentials.credential_state import forget_begun
+from apps.organizations.credentials.email_tokens import sign_up_link
 from apps.organizations.credentials.management_keys import revoke_management_key
 from apps.organizations.journal import audit
-from apps.organizations.models import AuditEntry, Invitation, ManagementKey, Membership, Passkey, TwoFactor, User
+from apps.organizations.models import (
+    AuditEntry,
+    Invitation,
+    ManagementKey,
+    Membership,
+    OperatorGroup,
+    Passkey,
+    TwoFactor,
+    User,
+)
 from apps.organizations.operators import organization_admin
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 from apps.organizations.operators.organization_tabs import link_to
@@ -166,11 +179,35 @@ def create_organization_for(page: Any, user: User, fields: Mapping[str, Any]) ->
     return Done(f"{made.name} was created; {user} owns it")
 
 
+class InviteOperatorQuestion(ButtonQuestion):
+    """Asks whom to invite, and into which group."""
+
+    text = (
+        "The person receives an e-mail with a link that works once, for 7 days. It creates an account, or adds the "
+        "group to an account with this address. Groups under System list what each may do."
+    )
+    email = forms.EmailField(max_length=254, label="E-mail address", widget=AdminTextInputWidget())
+    group = forms.ChoiceField(choices=OperatorGroup.choices, widget=UnfoldAdminSelectWidget)
+
+
+@button("Invite operator", permission="organizations.add_user", icon="person_add", question=InviteOperatorQuestion)
+def invite_operator(page: Any, row: None, fields: Mapping[str, Any]) -> Done:
+    """Invite a person to the operators. Only superusers have the permission."""
+    invitation = invitations.invite_operator(
+        email=fields["email"], group=OperatorGroup(fields["group"]), by=audit.acting_user()
+    )
+    if delivery() == "sent":
+        return Done(f"An invitation into the group {invitation.operator_group} is on its way to {invitation.email}")
+    return Done(f"E-mail is not set up: pass this link on to {invitation.email}", secret=sign_up_link(invitation))
+
+
 @admin.register(User)
 class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     """Users; `is_staff` makes an operator."""
 
     actions_detail = ("create_organization_for", "end_sessions_of")
+    actions_list = ("invite_operator",)
+    invite_operator = invite_operator
     create_organization_for = create_organization_for
     end_sessions_of = end_sessions_of
     help_texts = {
@@ -227,16 +264,27 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
 
 @admin.register(Invitation)
 class InvitationAdmin(ReadAdmin):
-    """Invitations, created by `manage.py invite` and members. Deleting one withdraws it."""
+    """Invitations, created by `manage.py invite`, members, and operators. Deleting one withdraws it."""
 
-    list_display = ("email", "role", "organization", "expires_at", "sent_at", "accepted_at")
+    list_display = ("email", "role", "organization", "operator_group", "expires_at", "sent_at", "accepted_at")
     list_select_related = ("organization",)
     search_fields = ("email", "organization__name")
     ordering = ("-id",)
-    fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
+    fields = (
+        "email",
+        "role",
+        "organization",
+        "operator_group",
+        "invited_by",
+        "expires_at",
+        "sent_at",
+        "accepted_at",
+        "created_at",
+    )
     help_texts = {
         "role": "The role of the invited person in the organization.",
         "organization": "Which one; empty: the person signs up with an organization of their own.",
+        "operator_group": "The group of operators that the person joins; empty: none.",
         "invited_by": "Empty: invited from the command line.",
         "expires_at": "When it expires (UTC).",
         "sent_at": "When the e-mail was sent (UTC); empty: not yet.",

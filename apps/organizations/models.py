@@ -8,6 +8,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.functions import Collate, Upper
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
@@ -55,6 +56,10 @@ class User(AbstractBaseUser, PermissionsMixin):
     organization_limit = models.PositiveIntegerField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        # The beginning of a name, in any case.
+        indexes = [models.Index(Collate(Upper("name"), "C"), name="user_name_beginning")]
 
     USERNAME_FIELD = "email"
     objects: ClassVar[UserManager] = UserManager()
@@ -105,10 +110,11 @@ class Organization(PolicySource):
     ledger_columns = frozenset({"credits", "credits_version", "referral_earnings"})
 
     class Status(models.TextChoices):
-        """`deleted` is soft: the row stays but cannot be used."""
+        """`deleting` lasts until `deletion_due_at`, unless it is cancelled; `deleted` is soft: the row stays."""
 
         ACTIVE = "active"
         INACTIVE = "inactive"
+        DELETING = "deleting"
         DELETED = "deleted"
 
     class DevPlan(models.TextChoices):
@@ -136,6 +142,8 @@ class Organization(PolicySource):
     retention_level = models.CharField(max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE)
     outage_policy = models.CharField(max_length=16, choices=OutagePolicy.choices, default=OutagePolicy.OPEN)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    # When a requested deletion takes effect (`deletion.py`); None without one.
+    deletion_due_at = models.DateTimeField(null=True, blank=True, editable=False)
     auto_top_up_enabled = models.BooleanField(default=False)
     auto_top_up_threshold = MoneyField(default=10)
     auto_top_up_amount = MoneyField(default=10)
@@ -152,10 +160,26 @@ class Organization(PolicySource):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        indexes = [models.Index(fields=["status"])]
+        indexes = [
+            models.Index(fields=["status"]),
+            # The beginning of a name, in any case.
+            models.Index(Collate(Upper("name"), "C"), name="organization_name_beginning"),
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why its keys are refused; None while they work."""
+        if self.status == self.Status.ACTIVE:
+            return None
+        if self.status == self.Status.DELETING and self.deletion_due_at is not None:
+            return (
+                f"This organization will be deleted on {self.deletion_due_at:%Y-%m-%d %H:%M} UTC, and its keys are "
+                "refused; an owner can cancel the deletion in the console, under Settings"
+            )
+        return "This organization is no longer active"
 
 
 class Role(models.TextChoices):
@@ -296,6 +320,14 @@ class Project(PolicySource):
         return self.name
 
 
+class OperatorGroup(models.TextChoices):
+    """The groups of operators that exist from the start; `operator_groups.py` has their permissions."""
+
+    SUPPORT = "support"
+    FINANCE = "finance"
+    ADMIN = "admin"
+
+
 class Invitation(models.Model):
     """Lets an address sign up and join an organization; valid once, for a limited time."""
 
@@ -303,6 +335,10 @@ class Invitation(models.Model):
     organization = models.ForeignKey(Organization, models.CASCADE, null=True, blank=True, related_name="invitations")
     email = models.EmailField(max_length=254)
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.DEVELOPER)
+    # Makes the person an operator in this group; empty for other invitations.
+    operator_group = models.CharField(
+        max_length=16, choices=OperatorGroup.choices, blank=True, default="", db_default="", editable=False
+    )
     invited_by = models.ForeignKey(User, models.SET_NULL, null=True, blank=True, related_name="+")
     expires_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True, editable=False)
@@ -406,6 +442,64 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.resource_id}"
+
+
+# Characters of the reason of a deletion.
+MAX_REASON = 500
+
+
+class OrganizationDeletion(models.Model):
+    """A deletion of an organization in the operators' journal, which stays when the organization is erased.
+
+    Ids and names are stored as plain text, because the rows may be gone. `balance` is in USD.
+    """
+
+    class Notice(models.TextChoices):
+        """The e-mail to the owners that is not sent yet."""
+
+        REQUESTED = "requested"
+        CANCELLED = "cancelled"
+        COMPLETED = "completed"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization_id = models.UUIDField()
+    organization_name = models.CharField(max_length=255)
+    reason = models.CharField(max_length=MAX_REASON, blank=True)
+    actor_type = models.CharField(max_length=8, choices=AuditEntry.ActorType.choices)
+    actor_id = models.UUIDField(null=True)
+    actor_email = models.CharField(max_length=254, null=True)
+    # The status that a cancellation restores.
+    previous_status = models.CharField(max_length=16, choices=Organization.Status.choices)
+    balance = MoneyField()
+    # Rows by table, counted before they are erased.
+    row_counts = models.JSONField(default=dict)
+    requested_at = models.DateTimeField()
+    due_at = models.DateTimeField()
+    cancelled_at = models.DateTimeField(null=True)
+    cancelled_by = models.CharField(max_length=254, null=True)
+    completed_at = models.DateTimeField(null=True)
+    notice = models.CharField(max_length=16, choices=Notice.choices, blank=True)
+    # The addresses of the waiting e-mail.
+    recipients = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization_id"],
+                condition=models.Q(cancelled_at=None, completed_at=None),
+                name="organization_deletion_open_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["organization_id", "-id"]),
+            models.Index(
+                fields=["due_at"], condition=models.Q(cancelled_at=None, completed_at=None), name="deletion_due"
+            ),
+            models.Index(fields=["id"], condition=~models.Q(notice=""), name="deletion_notice_waiting"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.organization_name} ({self.organization_id})"
 
 
 class IdempotentAnswer(models.Model):

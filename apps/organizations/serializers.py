@@ -118,6 +118,7 @@ class OrganizationShape(CamelModelSerializer):
             "retention_level",
             "outage_policy",
             "status",
+            "deletion_due_at",
             "auto_top_up_enabled",
             "auto_top_up_threshold",
             "auto_top_up_amount",

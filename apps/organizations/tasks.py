@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
+from apps.organizations import deletion
 from apps.organizations.accounts import account_emails
 from apps.organizations.erasure import erase_deleted
 from apps.organizations.journal import idempotency
@@ -14,7 +15,12 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="organizations.erase_deleted", time_limit=1800)
 def erase() -> None:
-    """Erase the data of deleted organizations. An interrupted run is completed by the next."""
+    """Delete organizations whose waiting period is over, and erase the data of deleted ones.
+
+    An interrupted run is completed by the next.
+    """
+    if completed := deletion.complete_due():
+        log.info("organizations.deleted", organizations=[str(one) for one in completed])
     erased = erase_deleted()
     log.info("organizations.erased", organizations=[str(one) for one in erased])
 
@@ -27,6 +33,6 @@ def sweep_idempotent_answers() -> None:
 
 @shared_task(name="organizations.send_messages", time_limit=600)
 def send_messages() -> None:
-    """Send waiting account e-mails."""
-    if sent := account_emails.send_pending_emails():
+    """Send waiting e-mails about accounts and about deletions of organizations."""
+    if sent := account_emails.send_pending_emails() + deletion.send_notices():
         log.info("messages.sent", count=sent)

@@ -13,7 +13,7 @@ from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
-from apps.organizations import actions
+from apps.organizations import actions, deletion
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -23,7 +23,7 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.accounts import entrance, step_up
-from apps.organizations.accounts.account_serializers import ProofShape, SignInWithPasskeyShape, answered, proof
+from apps.organizations.accounts.account_serializers import DeletionShape, SignInWithPasskeyShape, answered, proof
 from apps.organizations.accounts.sign_in_method_views import holder_of
 from apps.organizations.credentials.sessions import MemberEndpoint, extend, start_session
 from apps.organizations.models import Organization, Project, Role, User
@@ -139,16 +139,40 @@ class OneOrganization(MemberEndpoint):
         changed = actions.change_organization(organization=organization, changes=changes)
         return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
 
-    @described({"message": message_field()}, body=ProofShape, refuses=(401, 403, 404, 429))
+    @described(
+        {"message": message_field(), "deletionDueAt": serializers.DateTimeField()},
+        body=DeletionShape,
+        refuses=(401, 403, 404, 409, 429),
+    )
     def delete(self, request: Request, organization_id: str) -> Response:
-        """Delete the organization and everything that belongs to it, within ten minutes of signing in, or with proof.
+        """Delete the organization and everything that belongs to it after seven days; its keys are refused at once.
 
-        A session that is older needs the `password` (with a `code` where a second factor is on) or a `passkey`.
+        Until `deletionDueAt` an owner can cancel it with `POST /organization/{organization_id}/cancel-deletion`. The
+        owners receive an e-mail. The session must be at most ten minutes old; an older one needs the `password` (with
+        a `code` where a second factor is on) or a `passkey`. `reason` is kept in the operators' journal.
         """
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
-        step_up.require_recent(holder_of(self), request.auth, proof(self.read(ProofShape)))
-        actions.delete_organization(organization=organization)
-        return Response({"message": "Organization deleted"})
+        fields = self.read(DeletionShape)
+        step_up.require_recent(holder_of(self), request.auth, proof(fields))
+        row = deletion.request_deletion(organization=organization, reason=fields.get("reason", ""))
+        return Response({"message": "Organization will be deleted", "deletionDueAt": row.deletion_due_at})
+
+
+class CancelDeletion(MemberEndpoint):
+    """`POST /organization/{orgId}/cancel-deletion`."""
+
+    @described(
+        {"message": message_field(), "organization": OrganizationShape()}, body=Nothing, refuses=(401, 403, 404, 409)
+    )
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Cancel the deletion of the organization before it is due: its keys work again.
+
+        Automatic top-up stays off, and a subscription stays cancelled.
+        """
+        organization, _ = access_organization(self.user, organization_id, Role.OWNER)
+        self.read(Nothing)
+        row = deletion.cancel_deletion(organization=organization)
+        return Response({"message": "Deletion cancelled", "organization": OrganizationShape(row).data})
 
 
 class ReferralStats(MemberEndpoint):

@@ -13,6 +13,7 @@ from django.db.models import Q
 _SEEN_BY_ALL: Final = (
     *("logs.trafficslot", "logs.requestlog", "logs.activityday", "organizations.organization", "organizations.project"),
     *("organizations.membership", "organizations.auditentry", "organizations.user", "keys.apikey"),
+    "organizations.organizationdeletion",
 )
 # Table -> allowed actions besides viewing.
 _SUPPORT: Final = {

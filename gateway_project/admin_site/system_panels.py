@@ -125,6 +125,7 @@ def provider_board(report: TrafficReport | None) -> list[dict[str, object]]:
         known[provider].append((model, breakers.stats(mapping)))
     bars = report.providers if report is not None else {}
     names = {identifier: one.name for identifier, one in catalog_cache.current().providers.items()}
+    switched_off = set(Provider.objects.filter(active=False).values_list("id", flat=True))
     board = []
     for provider in sorted(known.keys() | bars.keys()):
         stats = known.get(provider, [])
@@ -142,6 +143,7 @@ def provider_board(report: TrafficReport | None) -> list[dict[str, object]]:
                 "down": asked > 0 and succeeded < 0.95 * asked,
                 "latency": as_text.milliseconds(max(latencies, default=None)),
                 "open": ", ".join(open_circuits),
+                "off": provider in switched_off,
                 "tracker": _tracker(report, bars.get(provider, {})),
             }
         )

@@ -35,7 +35,15 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.catalog.models import CatalogProposal, Model, ModelProvider, PriceChange, PriceListReading, Provider
+from apps.catalog.models import (
+    CatalogProposal,
+    Model,
+    ModelProvider,
+    PriceChange,
+    PriceListReading,
+    Provider,
+    ScheduledPriceChange,
+)
 from apps.destinations.credentials import WebhookSecret
 from apps.destinations.credentials import encrypt_credentials as encrypt_sink_credentials
 from apps.gateway.models import Difference, Reconciliation
@@ -68,6 +76,7 @@ from apps.organizations.models import (
     IdempotentAnswer,
     Membership,
     Organization,
+    OrganizationDeletion,
     Passkey,
     Plan,
     Project,
@@ -165,6 +174,20 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
         PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
+        ScheduledPriceChange.objects.create(
+            provider="acme-ai", model="acme-1", overrides={"input": "1"}, effective_at=now, author="op"
+        ),
+        OrganizationDeletion.objects.create(
+            organization_id=world.acme.id,
+            organization_name="Acme",
+            actor_type="session",
+            actor_email="olivia@example.com",
+            previous_status="active",
+            balance=1,
+            row_counts={"keys.apikey": 1},
+            requested_at=now,
+            due_at=now,
+        ),
         CatalogProposal.objects.create(
             provider="acme-ai", model="acme-1", kind="prices", entry={"offer": {"prices": {"input": "1"}}}, seen_at=now
         ),

@@ -27,8 +27,9 @@ from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.organizations.actions import create_operator
 from apps.organizations.credentials.sessions import start_session
-from apps.organizations.models import AuditEntry, Organization, Plan, Project, Role, User
+from apps.organizations.models import AuditEntry, Organization, OrganizationDeletion, Plan, Project, Role, User
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_user
+from tests.support.deletions import end_waiting_period
 
 Row = Any
 
@@ -159,14 +160,28 @@ class TestOrganizations:
         Organization.objects.filter(pk=world.acme.pk).update(auto_top_up_enabled=True)
         assert "This cannot be undone" in operator.get(address(world.acme, "delete_for_good")).content.decode()
         response = press(operator, world.acme, "delete_for_good", name="acme")
-        assert errors_of(response) == {"name": ["The name does not match: it is Acme"]}
+        assert errors_of(response) == {
+            "name": ["The name does not match: it is Acme"],
+            "reason": ["This field is required."],
+        }
         world.acme.refresh_from_db()
         assert (world.acme.status, world.acme.auto_top_up_enabled) == ("active", True)
-        assert press(operator, world.acme, "delete_for_good", name="Acme").status_code == 302
+        answers = {"name": "Acme", "reason": "asked by mail"}
+        assert press(operator, world.acme, "delete_for_good", **answers).status_code == 302
         world.acme.refresh_from_db()
-        assert (world.acme.status, world.acme.auto_top_up_enabled) == ("deleted", False)
+        assert (world.acme.status, world.acme.auto_top_up_enabled) == ("deleting", False)
+        assert last_entry() == ("organization.request_deletion", *BY_OPERATOR)
+        entry = OrganizationDeletion.objects.get()
+        assert (entry.actor_type, entry.actor_email, entry.reason) == ("admin", "op@example.com", "asked by mail")
+        assert press(operator, world.acme, "cancel_deletion").status_code == 302
+        world.acme.refresh_from_db()
+        assert world.acme.status == "active"
+        assert last_entry() == ("organization.cancel_deletion", *BY_OPERATOR)
+        press(operator, world.acme, "delete_for_good", **answers)
+        assert end_waiting_period() == [world.acme.pk]
+        world.acme.refresh_from_db()
+        assert world.acme.status == "deleted"
         assert set(world.acme.projects.values_list("status", flat=True)) == {Project.Status.DELETED}
-        assert last_entry() == ("organization.delete", *BY_OPERATOR)
         page = operator.get(reverse("admin:organizations_organization_change", args=[world.acme.pk]))
         assert page.context["actions_detail"] == []
         assert not page.context["has_change_permission"]

@@ -16,8 +16,10 @@ from knox.models import AuthToken
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import write_cursor
 from apps.organizations.credentials import two_factor
-from apps.organizations.models import Membership, Organization, Project, Role, User
+from apps.organizations.deletion import complete_due
+from apps.organizations.models import Membership, Organization, OrganizationDeletion, Project, Role, User
 from tests.support.cast import PASSWORD, World, make_organization, make_user, signed_in
+from tests.support.deletions import end_waiting_period
 from tests.support.upstream import Caller as ModelCaller
 from tests.support.upstream import nothing_happened, settle_all
 from tests.support.webauthn_authenticator import PROOF, add_passkey, answer
@@ -48,6 +50,7 @@ class TestCreating:
                 "retentionLevel": "none",
                 "outagePolicy": "open",
                 "status": "active",
+                "deletionDueAt": None,
                 "autoTopUpEnabled": False,
                 "autoTopUpThreshold": "10",
                 "autoTopUpAmount": "10",
@@ -93,8 +96,10 @@ class TestCreating:
         )
         assert Membership.objects.filter(user=world.olivia).count() == 3
         assert not Organization.objects.filter(name="Fourth").exists()
-        # A deleted organization no longer counts, and another user's never did.
+        # A deleted organization no longer counts, one whose deletion can be cancelled does, another user's never did.
         assert caller.send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
+        assert caller.post("/organization", {"name": "Fourth"}).status_code == 403
+        assert end_waiting_period() == [world.acme.id]
         Membership.objects.create(organization=world.elsewhere, user=world.olivia, role=Role.ADMIN)
         assert caller.post("/organization", {"name": "Fourth"}).status_code == 200
 
@@ -227,7 +232,7 @@ class TestDeleting:
         AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
         assert "needs the role owner" in old.send("DELETE", path, b"").json()["message"]
         by = {"passkey": answer(caller, made, PROOF)}
-        assert caller.send("DELETE", path, by).json() == {"message": "Organization deleted"}
+        assert caller.send("DELETE", path, by).json()["message"] == "Organization will be deleted"
         another = make_organization(owner=world.olivia, name="Another")
         body = {"password": PASSWORD, "code": codes[0]}
         assert caller.send("DELETE", f"/organization/{another.id}", body).status_code == 200
@@ -238,9 +243,41 @@ class TestDeleting:
         world.acme.refresh_from_db()
         assert world.acme.status == "active"
 
+    def test_it_waits_for_seven_days_and_an_owner_can_cancel(self, world: World) -> None:
+        Organization.objects.filter(pk=world.acme.pk).update(auto_top_up_enabled=True)
+        owner, path = signed_in(world.olivia), f"/organization/{world.acme.id}"
+        before = timezone.now()
+        response = owner.send("DELETE", path, {"reason": "moved to another place"})
+        entry = OrganizationDeletion.objects.get()
+        due = entry.due_at.isoformat().replace("+00:00", "Z")
+        assert response.json() == {"message": "Organization will be deleted", "deletionDueAt": due}
+        assert timedelta(days=7) <= entry.due_at - before < timedelta(days=7, minutes=1)
+        assert complete_due() == []
+        assert owner.send("DELETE", path, {}).status_code == 409
+        shown = signed_in(world.dana).get("/organization").json()["organizations"]
+        assert [(one["status"], one["deletionDueAt"], one["autoTopUpEnabled"]) for one in shown] == [
+            ("deleting", due, False)
+        ]
+        for user in (world.adam, world.dana, world.sam):
+            assert signed_in(user).post(f"{path}/cancel-deletion").status_code == 403
+        cancelled = owner.post(f"{path}/cancel-deletion").json()
+        assert cancelled["message"] == "Deletion cancelled"
+        fields = cancelled["organization"]
+        assert (fields["status"], fields["deletionDueAt"], fields["autoTopUpEnabled"]) == ("active", None, False)
+        assert owner.post(f"{path}/cancel-deletion").status_code == 409
+        assert end_waiting_period() == []
+        assert set(Project.objects.filter(organization=world.acme).values_list("status", flat=True)) == {"active"}
+
+    @pytest.mark.parametrize("reason", [5, "x" * 501, "a\u202eb"])
+    def test_a_reason_that_is_none_deletes_nothing(self, world: World, reason: Any) -> None:
+        response = signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", {"reason": reason})
+        assert (response.status_code, "reason" in response.json()["message"]) == (400, True)
+        world.acme.refresh_from_db()
+        assert (world.acme.status, OrganizationDeletion.objects.count()) == ("active", 0)
+
     def test_it_is_gone_with_its_projects_for_everyone(self, world: World) -> None:
-        response = signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", {})
-        assert (response.status_code, response.json()) == (200, {"message": "Organization deleted"})
+        assert signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
+        assert end_waiting_period() == [world.acme.id]
         assert Organization.objects.get(pk=world.acme.pk).status == "deleted"
         assert set(Project.objects.filter(organization=world.acme).values_list("status", flat=True)) == {"deleted"}
         assert Organization.objects.get(pk=world.elsewhere.pk).status == "active"
@@ -255,9 +292,18 @@ class TestDeleting:
             response = signed_in(owner).send("DELETE", f"/organization/{caller.organization_id}", {})
         assert response.status_code == 200
         answer = caller.chat()
-        assert (answer.status_code, answer.json()["message"]) == (410, "This organization is no longer active")
-        assert caller.client.get("/logs", headers={"x-api-key": caller.token}).status_code == 401
+        due = OrganizationDeletion.objects.get().due_at
+        refusal = (
+            f"This organization will be deleted on {due:%Y-%m-%d %H:%M} UTC, and its keys are refused; an owner can "
+            "cancel the deletion in the console, under Settings"
+        )
+        assert (answer.status_code, answer.json()["message"]) == (410, refusal)
+        logs = caller.client.get("/logs", headers={"x-api-key": caller.token})
+        assert (logs.status_code, logs.json()["message"]) == (401, refusal)
         assert nothing_happened(caller)
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            assert signed_in(owner).post(f"/organization/{caller.organization_id}/cancel-deletion").status_code == 200
+        assert caller.chat().status_code == 200
 
 
 class TestTransactions:

@@ -41,7 +41,13 @@ from tests.support.stripe_stub import StripeStub
 NO_PAGE: Final = {
     *("home", "enter_playground", "sign_out", "send_verification", "create_first_key", "first_request"),
     *("usage_export", "logs_export", "logs_live", "log_views", "log_medium", "playground_ask"),
-    *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
+    *(
+        "cancel_deletion",
+        "accept_operator_invitation",
+        "switch_provider_key",
+        "remove_provider_key",
+        "refresh_provider_models",
+    ),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("read_alerts", "alert_emails", "switch_alert_rule", "remove_alert_rule"),
     *("send_alert_test", "switch_alert_destination", "remove_alert_destination"),

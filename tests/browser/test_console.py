@@ -145,9 +145,10 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         browser.open(f"{home}settings/delete")
         browser.fill("[name=name]", organization.name)
         send(browser, ".danger[type=submit]")
-        browser.wait("location.pathname === '/app/organizations/new'")
+        browser.wait("document.body.innerText.includes('The deletion was requested')")
         organization.refresh_from_db()
-        assert organization.status == "deleted"
+        assert organization.status == "deleting"
+        shown(browser, "settings-deleting")
         # They include the findings of axe.
         assert browser.problems == []
 

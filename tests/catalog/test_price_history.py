@@ -21,6 +21,7 @@ from apps.catalog.models import ModelProvider, PriceChange
 from apps.catalog.price_history import history_of, steps_of
 from apps.organizations.actions import create_operator
 from tests.catalog.conftest import edit
+from tests.catalog.price_forms import save_prices
 from tests.support.cast import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -103,7 +104,7 @@ def test_an_operator_sets_a_price_over_the_files(
     answers = {"priority": "1", "override_input": "0.07"}
     assert client.post(path, {**answers, "override_output": "20000"}).context["adminform"].form.errors
     assert steps(mapping)[0][3] != "op@example.com"
-    assert client.post(path, answers).status_code == 302
+    assert save_prices(client, path, answers).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {"input": "0.07"}
     assert steps(mapping)[0] == ("input", "0.05", "0.07", "op@example.com")
@@ -111,7 +112,7 @@ def test_an_operator_sets_a_price_over_the_files(
     assert Decimal("0.07") in {offer.prices.input for offer in offers}
     page = client.get(path)
     assert page.context["table"]["rows"][0][1:] == ("input", "0.05", "0.07", "op@example.com")
-    assert client.post(path, {"priority": "1"}).status_code == 302
+    assert save_prices(client, path, {"priority": "1"}).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {}
     assert steps(mapping)[0] == ("input", "0.07", "0.05", "op@example.com")
@@ -146,7 +147,7 @@ def test_an_operator_sets_prices_in_tables(
     path = reverse("admin:catalog_modelprovider_change", args=[mapping.pk])
     tables = {"service_tiers": {"flex": {"input": "0.02"}, "auto2": {}}, "tools": {"file_search": "0.0025"}}
     answers = {"priority": "1", "override_tables": json.dumps(tables)}
-    assert client.post(path, answers).status_code == 302
+    assert save_prices(client, path, answers).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == tables
     assert {step[0]: step[2] for step in steps(mapping)[:2]} == {
@@ -154,7 +155,7 @@ def test_an_operator_sets_prices_in_tables(
         "tools": "file_search: 0.0025",
     }
     assert json.loads(client.get(path).context["adminform"].form["override_tables"].value()) == tables
-    assert client.post(path, {"priority": "1"}).status_code == 302
+    assert save_prices(client, path, {"priority": "1"}).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {}
 

@@ -8,10 +8,11 @@ import pytest
 from django.utils import timezone
 from knox.models import AuthToken
 
-from apps.organizations.models import Membership, Organization, RetentionLevel, Role
+from apps.organizations.models import Membership, Organization, OrganizationDeletion, RetentionLevel, Role
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, World, make_organization, make_user
 from tests.support.console_client import Visitor, page, words
+from tests.support.deletions import end_waiting_period
 
 
 def test_home_leads_to_where_the_visitor_belongs(world: World) -> None:
@@ -81,9 +82,18 @@ def test_deleting_takes_the_typed_name(world: World) -> None:
     assert wrong.context["form"].errors["name"] == "The name does not match; nothing was deleted"
     world.acme.refresh_from_db()
     assert world.acme.status == "active"
-    assert owner.send(path, {"name": "Acme"})["Location"] == "/app/"
+    assert owner.send(path, {"name": "Acme", "reason": "moved"})["Location"] == path
     world.acme.refresh_from_db()
-    assert (world.acme.status, world.acme.auto_top_up_enabled) == ("deleted", False)
+    assert (world.acme.status, world.acme.auto_top_up_enabled) == ("deleting", False)
+    assert OrganizationDeletion.objects.get().reason == "moved"
+    assert "Cancel the deletion" in words(owner.open(path))
+    assert "An owner can cancel the deletion" in words(Visitor(world.dana).open(page(world.acme)))
+    assert Visitor(world.adam).send(f"{path}/cancel").status_code == 403
+    assert owner.send(f"{path}/cancel")["Location"] == page(world.acme, "settings")
+    world.acme.refresh_from_db()
+    assert (world.acme.status, world.acme.deletion_due_at) == ("active", None)
+    assert owner.send(path, {"name": "Acme"})["Location"] == path
+    assert end_waiting_period() == [world.acme.id]
     assert owner.open(page(world.acme)).status_code == 404
 
 
@@ -99,6 +109,6 @@ def test_deleting_in_an_old_session_takes_the_password_and_the_second_factor_too
     world.acme.refresh_from_db()
     assert world.acme.status == "active"
     fields = {"name": "Acme", "password": PASSWORD, "code": app_code()}
-    assert owner.send(path, fields)["Location"] == "/app/"
+    assert owner.send(path, fields)["Location"] == path
     world.acme.refresh_from_db()
-    assert world.acme.status == "deleted"
+    assert world.acme.status == "deleting"

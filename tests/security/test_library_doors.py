@@ -38,7 +38,6 @@ VIEWS = {
     # Files that the pages themselves load.
     ("admin/jsi18n/", "django.contrib.admin.sites.AdminSite.i18n_javascript"),
     ("admin/autocomplete/", "django.contrib.admin.sites.AdminSite.autocomplete_view"),
-    ("admin/search/", "unfold.sites.UnfoldAdminSite.search"),
     # Answers 404, and leads to the sign-in before.
     ("admin/(?P<url>.*)$", "django.contrib.admin.sites.AdminSite.catch_all_view"),
     ("TABLE", "unfold.admin.ModelAdmin.changelist_view"),

@@ -11,11 +11,12 @@ from django.urls import path, reverse
 from apps.console.browser_session import BrowserSession, find_browser_session
 from apps.console.forms import Form, attempt, do_once, read_form, read_proof, require_typed
 from apps.console.rendering import show
-from apps.console.visit import LAST_VISITED, lead_to, public_page, signed_in_page, workspace_page
+from apps.console.visit import LAST_VISITED, back_to, lead_to, public_page, signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
-from apps.organizations import actions, invitations
+from apps.organizations import actions, deletion, invitations
 from apps.organizations.access import needed_to_change, require, roles_of
 from apps.organizations.accounts import step_up
+from apps.organizations.accounts.account_serializers import DeletionShape
 from apps.organizations.credentials import two_factor
 from apps.organizations.credentials.ceremonies import Holder
 from apps.organizations.models import Organization, OutagePolicy, RetentionLevel, Role
@@ -97,7 +98,8 @@ def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpRes
 
 @workspace_page("GET", "POST", needs=Role.OWNER)
 def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Ask for the organization's name and, unless the visitor signed in recently, their password; then delete it."""
+    """Ask for the organization's name and, unless the visitor signed in recently, their password; then request its
+    deletion. While one is waiting, show when it is due, and a button to cancel it."""
     form, recent = Form(), step_up.is_recent(workspace.session)
     if request.method == "POST":
 
@@ -105,20 +107,35 @@ def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpRespo
             require_typed(request, "name", workspace.organization.name)
             if not recent:
                 step_up.require(Holder(workspace.user, str(workspace.session.pk)), read_proof(request))
-            actions.delete_organization(organization=workspace.organization)
+            reason = read_form(request, DeletionShape, leave_out=("password", "code", "passkey")).get("reason", "")
+            deletion.request_deletion(organization=workspace.organization, reason=reason)
             return True
 
         done, form = attempt(request, delete)
         if done:
-            messages.success(request, f"{workspace.organization.name} was deleted.")
-            return HttpResponseRedirect(reverse("console:home"))
+            messages.success(
+                request, "The deletion was requested. API keys and management keys are refused from now on."
+            )
+            return back_to("delete_organization", workspace)
     context: dict[str, Any] = {
         "form": form,
         "ask_for_proof": not recent,
         "visitor": workspace.user,
         "second_factor_on": two_factor.is_on(workspace.user),
+        "waiting_days": deletion.WAITING_PERIOD.days,
     }
     return show(request, "delete_organization", workspace, entry="organization_settings", status=form.status, **context)
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def cancel_deletion(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Cancel a waiting deletion."""
+    done, form = attempt(request, lambda: deletion.cancel_deletion(organization=workspace.organization))
+    if done is None:
+        messages.error(request, form.problem)
+    else:
+        messages.success(request, "The deletion was cancelled. Keys work again; automatic top-up stays off.")
+    return back_to("organization_settings", workspace)
 
 
 def _change(request: HttpRequest, workspace: Workspace) -> Organization:
@@ -133,4 +150,5 @@ PATHS = [
     path("organizations/new", new_organization, name="new_organization"),
     path("o/<str:organization_id>/settings", organization_settings, name="organization_settings"),
     path("o/<str:organization_id>/settings/delete", delete_organization, name="delete_organization"),
+    path("o/<str:organization_id>/settings/delete/cancel", cancel_deletion, name="cancel_deletion"),
 ]

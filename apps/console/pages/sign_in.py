@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
@@ -13,6 +14,7 @@ from apps.console.browser_session import BrowserSession, begin, end, find_browse
 from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import next_path, public_page, signed_in_page
+from apps.console.workspace import organizations_of
 from apps.kernel.rest.origin import address_of
 from apps.organizations import invitations
 from apps.organizations.accounts import entrance, step_up
@@ -66,7 +68,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         "next": next_path(request, ""),
         "invited": invited,
         "organization": organization,
-        "closed": settings.SIGN_UP == invitations.CLOSED,
+        "operator_group": "" if invitation is None else invitation.operator_group,
+        "closed": settings.SIGN_UP == invitations.CLOSED and not (invitation and invitation.operator_group),
         "invitation_missing": settings.SIGN_UP == invitations.INVITE and not invited,
         "password_rules": PASSWORD_RULES,
     }
@@ -123,6 +126,21 @@ def accept_invitation(
             messages.success(request, f"You joined {membership.organization.name} as {membership.role}.")
             return HttpResponseRedirect(reverse("console:overview", args=[membership.organization_id]))
     found = invitations.addressed_to(visitor.user).filter(pk=invitation_id, organization_id=organization_id).first()
+    status = form.status if found is not None or form.problem else 404
+    return show(request, "invitation", status=status, form=form, invitation=found, user=visitor.user)
+
+
+@signed_in_page("GET", "POST")
+def accept_operator_invitation(request: HttpRequest, visitor: BrowserSession, invitation_id: UUID) -> HttpResponse:
+    """Show an invitation to operators that was sent to the visitor's address, and accept it."""
+    form = Form()
+    if request.method == "POST":
+        group, form = attempt(
+            request, lambda: entrance.accept_operator_invitation(user=visitor.user, identifier=invitation_id)
+        )
+        if group is not None:
+            return HttpResponseRedirect(reverse("admin:index"))
+    found = entrance.find_operator_invitation(visitor.user, invitation_id)
     status = form.status if found is not None or form.problem else 404
     return show(request, "invitation", status=status, form=form, invitation=found, user=visitor.user)
 
@@ -192,6 +210,8 @@ def _ask_for_reset(request: HttpRequest) -> bool:
 def _enter(request: HttpRequest, user: User, organization: Organization | None = None) -> HttpResponse:
     """Redirect a signed-in user: to the requested page, else to the organization of their invitation, else home."""
     home = reverse("console:home") if organization is None else reverse("console:overview", args=[organization.id])
+    if organization is None and user.is_staff and not organizations_of(user):
+        home = reverse("admin:index")
     response = HttpResponseRedirect(next_path(request, home))
     begin(request, response, user)
     return response
@@ -207,5 +227,6 @@ PATHS = [
     path("sign-out", sign_out, name="sign_out"),
     path("forgot-password", forgot_password, name="forgot_password"),
     path("send-verification", send_verification, name="send_verification"),
+    path("invitations/operators/<uuid:invitation_id>", accept_operator_invitation, name="accept_operator_invitation"),
     path("invitations/<uuid:organization_id>/<uuid:invitation_id>", accept_invitation, name="accept_invitation"),
 ]

@@ -315,8 +315,8 @@ def _models_of(row: ProviderKey) -> OwnModels:
 
 
 def _why_gone(project: Project, organization: Organization) -> str | None:
-    if organization.status != Organization.Status.ACTIVE:
-        return "This organization is no longer active"
+    if organization.refusal is not None:
+        return organization.refusal
     if project.status != Project.Status.ACTIVE:
         return f"This project has been {project.status}"
     return None

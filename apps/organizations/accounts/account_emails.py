@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.core.mail import EmailMessage
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from apps.organizations.credentials.email_tokens import (
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 # E-mails of each kind in one run; and the last row of each kind that was tried.
 _AT_ONCE = 200
 _tried_last: dict[str, UUID] = {}
-_Row = TypeVar("_Row", User, Invitation)
+Row = TypeVar("Row", bound=Model)
 _CONSOLE = "django.core.mail.backends.console.EmailBackend"
 _VERIFY = """Hello,
 
@@ -93,6 +93,21 @@ The link works for 7 days.
 {member}
 Ignore this e-mail if you did not expect it.
 """
+_OPERATOR = """Hello,
+
+{inviter} invited you to operate Model gateway ({place}), in the group “{group}”. Create your account here:
+
+    {link}
+
+If you already have an account, accept the invitation here:
+
+    {place}/app/invitations/operators/{identifier}
+
+The links work for 7 days, once. Operators sign in at {place}/admin/, with a passkey or an authenticator app beside the
+password.
+
+Ignore this e-mail if you did not expect it.
+"""
 _MEMBER = """
 If you already have an account, accept the invitation here:
 
@@ -113,34 +128,36 @@ def send_pending_emails() -> int:
         # Logging them would leak tokens. A warning at startup says how to set up e-mail.
         return 0
     sent = 0
-    for user in _next("verification", User.objects.exclude(verification_wanted_at=None)):
+    for user in next_rows("verification", User.objects.exclude(verification_wanted_at=None)):
         if user.email_verified_at is not None or _send("Confirm your e-mail address", _verification(user), user.email):
             wanted = user.verification_wanted_at
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
-    for user in _next("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
+    for user in next_rows("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
         if not user.is_active or _send("You already have an account", _sign_up_tried(user), user.email):
             tried = user.sign_up_tried_at
             User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
             sent += 1
-    for user in _next("password reset", User.objects.exclude(password_reset_wanted_at=None)):
+    for user in next_rows("password reset", User.objects.exclude(password_reset_wanted_at=None)):
         if not user.is_active or _send("Reset your Model gateway password", _reset(user), user.email):
             asked = user.password_reset_wanted_at
             User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
             sent += 1
-    for user in _next("email change", User.objects.exclude(email_change_wanted_at=None)):
+    for user in next_rows("email change", User.objects.exclude(email_change_wanted_at=None)):
         if not user.is_active or _send_email_change(user):
             asked = user.email_change_wanted_at
             User.objects.filter(pk=user.pk, email_change_wanted_at=asked).update(email_change_wanted_at=None)
             sent += 1
-    for invitation in _next("invitation", waiting().filter(sent_at=None).select_related("organization", "invited_by")):
+    for invitation in next_rows(
+        "invitation", waiting().filter(sent_at=None).select_related("organization", "invited_by")
+    ):
         if _send(*_invitation(invitation), invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
             sent += 1
     return sent
 
 
-def _next(kind: str, rows: QuerySet[_Row]) -> list[_Row]:
+def next_rows(kind: str, rows: QuerySet[Row]) -> list[Row]:
     """Return the rows after those of the previous run, starting over after the last one: however many e-mails cannot
     be sent, they delay the others by one round at most."""
     ordered, after = rows.order_by("pk"), _tried_last.get(kind)
@@ -178,6 +195,8 @@ def _send_email_change(user: User) -> bool:
 
 def _invitation(invitation: Invitation) -> tuple[str, str]:
     """Return subject and text."""
+    if invitation.operator_group:
+        return _operator_invitation(invitation)
     organization, by = invitation.organization, invitation.invited_by
     name = "" if organization is None else _short(organization.name)
     inviter = "" if by is None else _short(by.name) or by.email
@@ -195,6 +214,19 @@ def _invitation(invitation: Invitation) -> tuple[str, str]:
     )
     invited = f"{inviter} invited you" if inviter else "You are invited"
     return f"{invited} to {f'{name} on ' if name else ''}Model gateway", text
+
+
+def _operator_invitation(invitation: Invitation) -> tuple[str, str]:
+    """Return subject and text of an invitation to operators."""
+    by = invitation.invited_by
+    text = _OPERATOR.format(
+        inviter="An operator" if by is None else _short(by.name) or by.email,
+        place=settings.PUBLIC_URL,
+        group=invitation.operator_group,
+        link=sign_up_link(invitation),
+        identifier=invitation.id,
+    )
+    return "You are invited to operate Model gateway", text
 
 
 def _short(name: str) -> str:

@@ -23,7 +23,7 @@ from apps.organizations.accounts.step_up import Proof
 from apps.organizations.credentials.ceremonies import MAX_ID
 from apps.organizations.credentials.email_tokens import MAX_TOKEN, find_user_to_reset
 from apps.organizations.credentials.passkeys import MAX_NAME, Answered
-from apps.organizations.models import Invitation, Passkey, Role
+from apps.organizations.models import MAX_REASON, Invitation, Passkey, Role
 from apps.organizations.serializers import MAX_PASSWORD, Password, SignInShape
 
 
@@ -140,6 +140,12 @@ class ProofShape(CamelSerializer):
     password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, required=False)
     code = TextField(max_length=MAX_CODE, required=False)
     passkey = PasskeyAnswerShape(required=False)
+
+
+class DeletionShape(ProofShape):
+    """Body of `DELETE /organization/{orgId}`: a reason for the operators' journal, and proof of identity."""
+
+    reason = NameField(max_length=MAX_REASON, required=False, allow_blank=True)
 
 
 class EmailChangeShape(ProofShape):

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.conf import settings
 from django.core import signing
 
-from apps.kernel.errors import InvalidRequest, Unauthenticated
+from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres.row_lookup import find_row, identify
 from apps.organizations import actions, invitations
-from apps.organizations.access import require, require_verified
+from apps.organizations.access import is_verified, require, require_verified
 from apps.organizations.accounts import account_actions, step_up
 from apps.organizations.credentials import attempt_rate_limiter
 from apps.organizations.credentials.passkeys import Answered
-from apps.organizations.models import Invitation, Membership, Organization, Role, User
+from apps.organizations.models import Invitation, Membership, OperatorGroup, Organization, Role, User
 
 # Time for the second factor after a correct password, if the two are asked for separately.
 SECOND_STEP_LASTS: Final = timedelta(minutes=5)
@@ -125,6 +126,21 @@ def add_member(*, own_role: Role, organization: Organization, email: str, role: 
 def find_invitation(organization: Organization, identifier: str) -> Invitation:
     """Return an open invitation of an organization. Raises NotFound."""
     return find_row(invitations.waiting(organization), identifier, invitations.NO_INVITATION)
+
+
+def find_operator_invitation(user: User, identifier: UUID) -> Invitation | None:
+    """Return the open invitation to operators that was sent to the user's own, confirmed address; None without one."""
+    return invitations.to_operators().filter(pk=identifier, email=user.email).first() if is_verified(user) else None
+
+
+def accept_operator_invitation(*, user: User, identifier: UUID) -> OperatorGroup:
+    """Join the group of an invitation to operators; return it. Raises NotFound, Forbidden."""
+    require_verified(user)
+    found = find_operator_invitation(user, identifier)
+    if found is None:
+        raise NotFound(invitations.NO_INVITATION)
+    invitations.accept(invitation=found, user=user)
+    return OperatorGroup(found.operator_group)
 
 
 def accept_invitation(*, user: User, organization_id: str, identifier: str) -> Membership | None:

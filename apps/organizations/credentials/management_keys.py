@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.text import slugify
 
-from apps.kernel.errors import Forbidden, InvalidRequest
+from apps.kernel.errors import Forbidden, InvalidRequest, Unauthenticated
 from apps.kernel.ids import new_id
 from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.secrets.tokens import digest_of, random_token
@@ -61,12 +61,17 @@ def living(organization: Organization) -> QuerySet[ManagementKey]:
 def find_management_key(token: str) -> ManagementKey | None:
     """Return the key of a token while it works, with its account; None otherwise. Notes the use.
 
+    Raises Unauthenticated, with the reason, for a key of an organization whose deletion was requested.
+
     The digest is looked up by index, so timing reveals nothing about tokens.
     """
     now = timezone.now()
     rows = ManagementKey.objects.filter(Exists(_makers()), digest=digest_of(token), revoked_at=None)
     rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=now))
-    key = rows.exclude(organization__status=Organization.Status.DELETED).select_related("account").first()
+    rows = rows.exclude(organization__status=Organization.Status.DELETED).select_related("account", "organization")
+    key = rows.first()
+    if key is not None and key.organization.status == Organization.Status.DELETING:
+        raise Unauthenticated(str(key.organization.refusal), code="organization_deleting")
     if key is not None and (key.last_used_at is None or now - key.last_used_at > _BETWEEN_USES):
         # Not `save`: the key may have been revoked meanwhile.
         ManagementKey.objects.filter(pk=key.pk).update(last_used_at=now)

@@ -42,6 +42,11 @@ def act_as(user: User, kind: AuditEntry.ActorType = AuditEntry.ActorType.SESSION
     _actor.set((kind, user))
 
 
+def current_actor() -> Actor:
+    """Return the kind of caller and the user that changes are recorded for."""
+    return _actor.get()
+
+
 def acting_user() -> User | None:
     """Return the user that changes are recorded for; None for the machine itself."""
     return _actor.get()[1]

@@ -17,10 +17,19 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin, usd
+from apps.kernel.ids import find_id
+from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin, RecordAdmin, usd
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.organizations import actions
-from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
+from apps.organizations.models import (
+    AuditEntry,
+    IdempotentAnswer,
+    Membership,
+    Organization,
+    OrganizationDeletion,
+    Project,
+    Role,
+)
 from apps.organizations.operators import organization_buttons
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
 from apps.organizations.operators.audited_admin import ActingAdmin, cells_of
@@ -100,7 +109,7 @@ ORGANIZATION: Final = {
     "is_personal": "Belongs to one person, for the development plan.",
     "plan": "Change it with the button above.",
     "plan_expires_at": "When the paid term ends; empty without one.",
-    "status": "Suspend, reactivate or delete with the buttons above.",
+    "status": "Suspend, reactivate or delete with the buttons above; while `deleting`, its keys are refused.",
     "credits": "The balance: the sum of the ledger. Grant credits with the button above.",
     "auto_top_up_enabled": "Charges the default card when the balance falls under the threshold.",
     "auto_top_up_threshold": "USD, at least 5.",
@@ -124,6 +133,25 @@ AUDIT_ENTRY: Final = {
     "request_id": "The id of the request, as in its X-Request-Id header; empty: no request.",
 }
 
+
+DELETION: Final = {
+    "state": "Waiting until it is due, cancelled, or completed.",
+    "organization_id": "The id of the organization, which stays when its data is erased.",
+    "organization_name": "Its name at the request, and at the end once completed.",
+    "reason": "As the requester gave it; empty: none.",
+    "actor_type": "An owner in a session, an operator in this admin, or the gateway itself.",
+    "actor_id": "The requester's id; empty: the gateway itself.",
+    "actor_email": "The requester's address at that time.",
+    "previous_status": "The status that a cancellation restores.",
+    "balance": "Remaining credits in USD at the request, and at the end once completed.",
+    "row_counts": "Rows by table when the organization was deleted, before they were erased.",
+    "requested_at": "Since when its keys are refused (UTC).",
+    "due_at": "When it is deleted unless it is cancelled (UTC).",
+    "cancelled_at": "When the deletion was cancelled (UTC); empty: it was not.",
+    "cancelled_by": "The user who cancelled it; empty: it was not cancelled, or by the gateway itself.",
+    "completed_at": "When the organization was deleted (UTC); empty: not yet.",
+    "notice": "The e-mail to the owners that waits to be sent; empty: none waits.",
+}
 
 # The API's minimums; see `serializers.py`.
 _LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
@@ -174,7 +202,14 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     def __init__(self, model: Any, admin_site: Any) -> None:
         super().__init__(model, admin_site)
         own = organization_buttons
-        buttons = [*found_buttons(), own.change_plan, own.suspend, own.reactivate, own.delete_for_good]
+        buttons = [
+            *found_buttons(),
+            own.change_plan,
+            own.suspend,
+            own.reactivate,
+            own.delete_for_good,
+            own.cancel_deletion,
+        ]
         for one in buttons:
             setattr(self, one.__name__, MethodType(one, self))
         self.actions_detail = tuple(one.__name__ for one in buttons)
@@ -273,14 +308,50 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
                 if tab.rows:
                     link = reverse(f"admin:organizations_organization_{tab.name}", args=[row.pk])
                 tabs.append({"title": tab.title, "link": link, "active": tab.name == active})
-        facts = (
+        facts: tuple[tuple[str, Any], ...] = (
             ("Owner", link_to(first.user) if first else "-"),
             ("Plan", row.get_plan_display()),
             ("Balance (USD)", mark_numbers(usd(row.credits))),
             ("Status", row.get_status_display()),
             ("Created (UTC)", moment(row.created_at)),
         )
+        if row.deletion_due_at is not None:
+            facts = (*facts, ("Deleted on (UTC)", moment(row.deletion_due_at)))
         return {"facts": facts, "tabs": tabs, "is_deleted": row.status == Organization.Status.DELETED}
+
+
+@admin.register(OrganizationDeletion)
+class OrganizationDeletionAdmin(RecordAdmin):
+    """The journal of deletions of organizations: requester, time, reason, balance and number of rows of each."""
+
+    list_display = ("requested_at", "organization_name", "state", "due_at", "actor_type", "actor_email", "reason")
+    list_filter = ("actor_type",)
+    search_fields = ("organization_name", "actor_email", "reason")
+    search_help_text = "Part of a name, an e-mail address or a reason, or the exact id of an organization"
+    ordering = ("-id",)
+    sortable_by = ()
+    fields = (
+        *("state", "organization_id", "organization_name", "reason", "actor_type", "actor_id", "actor_email"),
+        *("previous_status", "balance", "row_counts", "requested_at", "due_at", "cancelled_at", "cancelled_by"),
+        *("completed_at", "notice"),
+    )
+    help_texts = DELETION
+
+    @admin.display(description="State")
+    def state(self, row: OrganizationDeletion) -> str:
+        """Return whether the deletion is waiting, cancelled or completed."""
+        if row.cancelled_at is not None:
+            return "Cancelled"
+        return "Waiting" if row.completed_at is None else "Completed"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search an exact id, else parts of the texts."""
+        identifier = find_id(search_term.strip())
+        if identifier is not None:
+            return queryset.filter(organization_id=identifier), False
+        return super().get_search_results(request, queryset, search_term)
 
 
 @admin.register(Membership)

@@ -9,8 +9,8 @@ from django import forms
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from apps.kernel.pages.admin import usd
-from apps.organizations import actions
-from apps.organizations.models import Organization, Plan, Project
+from apps.organizations import actions, deletion
+from apps.organizations.models import MAX_REASON, Organization, Plan, Project
 from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
 _Status = Organization.Status
@@ -65,7 +65,13 @@ class TypedNameQuestion(ButtonQuestion):
 
 
 class DeleteOrganizationQuestion(TypedNameQuestion):
-    """Asks whether to delete an organization."""
+    """Asks why an organization is to be deleted, and for its name."""
+
+    reason = forms.CharField(
+        max_length=MAX_REASON,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="Kept in the journal of deletions, and sent to the owners.",
+    )
 
     @property
     def lines(self) -> list[str]:
@@ -73,13 +79,19 @@ class DeleteOrganizationQuestion(TypedNameQuestion):
         projects = self.row.projects.exclude(status=Project.Status.DELETED).count()
         members = self.row.memberships.count()
         return [
-            "This cannot be undone.",
-            f"{projects} project{'' if projects == 1 else 's'} and every API key there stop at once; {members} "
-            f"member{'' if members == 1 else 's'} lose access. Automatic top-up is switched off, and a subscription "
-            f"ends at the payment processor. The balance of {usd(self.row.credits)} USD is not paid back.",
-            "Names, members, the audit log and stored content are erased by the next nightly run; records that the "
-            "ledger needs stay.",
+            f"Every API key and management key is refused at once, automatic top-up is switched off, and a "
+            f"subscription is cancelled. The owners receive an e-mail, and can cancel the deletion for "
+            f"{deletion.WAITING_PERIOD.days} days, as you can.",
+            f"Then {projects} project{'' if projects == 1 else 's'} and the balance of {usd(self.row.credits)} USD are "
+            f"deleted, {members} member{'' if members == 1 else 's'} lose access, and names, members, the audit log "
+            "and stored content are erased. Records that the ledger needs stay. This cannot be undone.",
         ]
+
+
+class CancelDeletionQuestion(ButtonQuestion):
+    """Asks whether to cancel a deletion."""
+
+    text = "Its keys work again at once. Automatic top-up stays off, and a subscription stays cancelled."
 
 
 class DeleteProjectQuestion(TypedNameQuestion):
@@ -133,12 +145,25 @@ def reactivate(page: Any, organization: Organization, fields: Mapping[str, Any])
     icon="delete",
     danger=True,
     question=DeleteOrganizationQuestion,
-    offered=is_living,
+    offered=lambda row: is_living(row) and row.status != _Status.DELETING,
 )
 def delete_for_good(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
-    """Delete an organization and its data."""
-    actions.delete_organization(organization=organization)
-    return Done(f"{organization} was deleted")
+    """Request the deletion of an organization and its data."""
+    row = deletion.request_deletion(organization=organization, reason=fields["reason"])
+    return Done(f"{organization} will be deleted on {row.deletion_due_at:%Y-%m-%d %H:%M} UTC")
+
+
+@button(
+    "Cancel the deletion",
+    permission="organizations.delete_organization",
+    icon="undo",
+    question=CancelDeletionQuestion,
+    offered=lambda row: row.status == _Status.DELETING,
+)
+def cancel_deletion(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
+    """Cancel the requested deletion of an organization."""
+    deletion.cancel_deletion(organization=organization)
+    return Done(f"{organization} will not be deleted")
 
 
 @button(

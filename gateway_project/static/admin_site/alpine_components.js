@@ -22,6 +22,12 @@ document.addEventListener("alpine:init", () => {
       if (field.value === "") field.blur();
       else field.value = "";
     },
+    // Opens the chosen result; without one, the form's page of results.
+    enter(event) {
+      if (this.currentIndex < 1) return;
+      event.preventDefault();
+      this.selectItem();
+    },
     // The theme's own count and choose what its list of results no longer has.
     maxItem() {
       return document.querySelectorAll("#search-results a").length;
