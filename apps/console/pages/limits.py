@@ -140,6 +140,7 @@ def _owners(workspace: Workspace) -> list[tuple[str, str]]:
         *((f"end_user:{one.id}", f"Each end user of {one.name}") for one in workspace.projects),
         *((f"member:{one.user_id}", f"Member {one.user.email}") for one in people),
         *((f"key:{one.id}", f"Key {one}") for one in keys[:MAX_KEYS]),
+        (Limit.Scope.PROVIDER, "One provider: routing leaves it out beyond the limit"),
     ]
 
 
