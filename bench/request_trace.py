@@ -1,9 +1,11 @@
 """Counts the files, functions, calls and steps of the product in a warm request, in a process with its settings.
 
 `python -m bench.request_trace` starts the product in a temporary home with a fixed upstream, and a second process that
-serves the same requests through its WSGI application under a trace hook. It prints a row for a chat completion and
-one for a streamed message; `--files` lists the files too, `--functions` the functions with their steps and calls. A
-step is an instruction of the interpreter's bytecode. A file counts once a function of it has run, imports aside.
+serves the same requests through its WSGI application under a trace hook. It prints a row for a chat completion, one
+for a streamed message and one for a chat completion under ten limits; `--files` lists the files too, `--functions` the
+functions with their steps and calls. A step is an instruction of the interpreter's bytecode. A file counts once a
+function of it has run, imports aside. `--cpu` prints instead what ten limits cost: processor time of chat completions
+with them and without, by turns in one process.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
+from statistics import median
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -31,17 +36,24 @@ _WARM_REQUESTS = 5
 _COUNTED_REQUESTS = 10
 
 
+# Blocks of chat completions with limits and without, and the requests in each.
+_TURNS, _REQUESTS_IN_A_TURN = 15, 200
+
+
 class Request(NamedTuple):
-    """A request that is counted: its name in the table, its path and the fields of its body."""
+    """A request that is counted: its name in the table, its path, the fields of its body, and whether its key has
+    limits."""
 
     name: str
     path: str
     fields: dict[str, Any]
+    limited: bool = False
 
 
 REQUESTS = (
     Request("chat completion", "/v1/chat/completions", {}),
     Request("messages, streamed", "/v1/messages", {"max_tokens": 100, "stream": True}),
+    Request("chat completion, ten limits", "/v1/chat/completions", {}, limited=True),
 )
 
 
@@ -123,14 +135,13 @@ def serve(application: Callable[..., Any], request: Request, token: str) -> None
 def count(token: str) -> list[dict[str, Any]]:
     """Return each request's name, files, functions, calls and steps, counted in this process, whose environment is
     the product's."""
-    from gateway_project.wsgi import application
-
-    application.begin()  # type: ignore[attr-defined] # set in gateway_project/wsgi.py
+    application, limited = _begin(), _create_limited_key(token)
     rows = []
     for request in REQUESTS:
+        own = limited if request.limited else token
         for _ in range(_WARM_REQUESTS):
-            serve(application, request, token)
-        counted = (_record(application, request, token) for _ in range(_COUNTED_REQUESTS))
+            serve(application, request, own)
+        counted = (_record(application, request, own) for _ in range(_COUNTED_REQUESTS))
         passed = min(counted, key=lambda it: (it.calls.total(), it.steps.total()))
         rows.append(
             {
@@ -144,6 +155,47 @@ def count(token: str) -> list[dict[str, Any]]:
     return rows
 
 
+def measure_cpu(token: str) -> list[dict[str, Any]]:
+    """Return the processor time of a chat completion in milliseconds, without limits and under ten, and the median of
+    their ratios, measured by turns in this process, whose environment is the product's."""
+    application, limited = _begin(), _create_limited_key(token)
+    times: dict[str, list[float]] = {token: [], limited: []}
+    for turn in range(_TURNS + 1):
+        for own, known in times.items():
+            begun_at = time.process_time()
+            for _ in range(_REQUESTS_IN_A_TURN):
+                serve(application, REQUESTS[0], own)
+            # The first is to get warm.
+            known += [(time.process_time() - begun_at) / _REQUESTS_IN_A_TURN * 1000] if turn else []
+    ratios = [more / less for less, more in zip(times[token], times[limited], strict=True)]
+    return [{"without": median(times[token]), "limited": median(times[limited]), "ratio": median(ratios)}]
+
+
+def _begin() -> Any:
+    """Return the product's WSGI application, ready to serve."""
+    from gateway_project.wsgi import application
+
+    application.begin()  # type: ignore[attr-defined] # set in gateway_project/wsgi.py
+    return application
+
+
+def _create_limited_key(token: str) -> str:
+    """Create a key with ten limits in the project of another key, and return its token."""
+    from apps.keys.actions import create_api_key
+    from apps.keys.authenticate import find_api_key
+    from apps.limits.actions import create_limit
+
+    key = find_api_key(token)
+    assert key is not None
+    made = create_api_key(user=key.created_by, project_id=key.project_id, description="With ten limits")
+    for window in ("day", "month"):
+        for counts in ("usd", "requests", "tokens", "input_tokens", "output_tokens"):
+            fields = {"scope": "key", "scope_id": str(made.key.id), "counts": counts, "window": window}
+            fields |= {"name": f"{counts} a {window}", "amount": Decimal(1_000_000)}
+            create_limit(organization=key.project.organization, fields=fields)
+    return made.token
+
+
 def _record(application: Callable[..., Any], request: Request, token: str) -> Passed:
     """Serve one request, and return what it passed through."""
     passed = Passed()
@@ -152,19 +204,20 @@ def _record(application: Callable[..., Any], request: Request, token: str) -> Pa
     return passed
 
 
-def trace() -> list[dict[str, Any]]:
-    """Return the rows of `count`, from a process beside a product that runs in a temporary home."""
+def trace(work: str = "--count") -> list[dict[str, Any]]:
+    """Return the rows of `count`, or with `--measure` of `measure_cpu`, from a process beside a product that runs in a
+    temporary home."""
     from bench.subjects import gateway, upstream
 
     with tempfile.TemporaryDirectory() as home, upstream() as fixed, gateway(fixed.port, Path(home)) as subject:
         assert subject.product is not None
         done = subprocess.run(
-            [sys.executable, "-m", "bench.request_trace", "--count", subject.product.demo["apiKey"]],
+            [sys.executable, "-m", "bench.request_trace", work, subject.product.demo["apiKey"]],
             cwd=PROJECT,
             env=subject.product.environment,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=300,
             check=True,
         )
     rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
@@ -176,10 +229,16 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--files", action="store_true", help="list the files of each request")
     words.add_argument("--functions", action="store_true", help="list the functions of each request, by their steps")
+    words.add_argument("--cpu", action="store_true", help="measure what ten limits cost instead")
     words.add_argument("--count", metavar="KEY", help=argparse.SUPPRESS)
+    words.add_argument("--measure", metavar="KEY", help=argparse.SUPPRESS)
     chosen = words.parse_args()
-    if chosen.count:
-        print(json.dumps(count(chosen.count)))
+    if chosen.count or chosen.measure:
+        print(json.dumps(count(chosen.count) if chosen.count else measure_cpu(chosen.measure)))
+        return
+    if chosen.cpu:
+        [row] = trace("--measure")
+        print(f"{row['without']:.3f} ms, under ten limits {row['limited']:.3f} ms, {row['ratio']:.3f} times as much")
         return
     print("| request | files | functions | calls | steps |\n|---|---|---|---|---|")
     for row in trace():

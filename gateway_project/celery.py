@@ -74,6 +74,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "apply-scheduled-prices": ("catalog.apply_scheduled_prices", crontab(), 60),
     "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
     "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
+    "purge-limits": ("limits.purge", crontab(hour=2, minute=20), 86_400),
     "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),
 }
 app.conf.beat_schedule = {

@@ -25,6 +25,7 @@ from apps.billing.models import BillingAccount, Transaction
 from apps.catalog import catalog_cache
 from apps.catalog.models import PriceChange
 from apps.catalog.price_history import steps_of
+from apps.kernel.money import plain
 from apps.kernel.pages.number_formats import percent, usd
 from apps.keys.models import ApiKey
 from apps.log_sinks.models import LogSink
@@ -86,7 +87,7 @@ def balance_low(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
             f"The organization has {usd(balance)} of credits left. Requests that are paid with credits are refused "
             "once they are used up. Top up, or turn on automatic top-up.",
             "billing",
-            {"balance": str(balance), "threshold": str(amount)},
+            {"balance": plain(balance), "threshold": plain(amount)},
         )
 
 
@@ -112,7 +113,7 @@ def balance_runway(rules: Sequence[AlertRule], now: datetime) -> Iterator[Readin
             f"The organization has {usd(balance)} of credits left, and spent {usd(pace)} a day over the last "
             f"{PACE_DAYS} days. At that pace they last {left:.1f} days. Top up, or turn on automatic top-up.",
             "billing",
-            {"balance": str(balance), "perDay": f"{pace:.6f}", "days": f"{left:.1f}"},
+            {"balance": plain(balance), "perDay": f"{pace:.6f}", "days": f"{left:.1f}"},
         )
 
 
@@ -136,7 +137,7 @@ def limit_share(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
                 f"{threshold} % of {use.words} is used",
                 f"{use.text}. {ending}Raise the limit, or find out what spends it.",
                 use.page,
-                {"used": str(use.used), "limit": str(use.limit), "percent": f"{used:.1f}"},
+                {"used": plain(use.used), "limit": plain(use.limit), "percent": f"{used:.1f}"},
             )
 
 
@@ -162,7 +163,7 @@ def daily_spend(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
                     f"days with requests is {usd(usual)}. See which model and key it was, and limit the key if it "
                     "should not go on.",
                     "usage",
-                    {"spent": str(spent), "usual": str(usual), "day": today.isoformat()},
+                    {"spent": plain(spent), "usual": plain(usual), "day": today.isoformat()},
                 )
 
 
@@ -312,7 +313,7 @@ def payment_failed(rules: Sequence[AlertRule], now: datetime) -> Iterator[Readin
                 f"A payment of {usd(row.amount)} failed",
                 f"{row.description}. Nothing was charged. Try again, or add another payment method.",
                 "billing",
-                {"amount": str(row.amount), "automatic": row.is_automatic},
+                {"amount": plain(row.amount), "automatic": row.is_automatic},
                 # Owners have the e-mail about automatic top-ups.
                 owners_told=row.is_automatic,
             )

@@ -99,9 +99,9 @@ def _limits(organizations: Collection[UUID], share: Decimal, now: datetime) -> I
     rows = Limit.objects.filter(organization__in=organizations).exclude(window=Limit.Window.MINUTE)
     rows = rows.exclude(scope=Limit.Scope.END_USER, end_user="").order_by("id")
     applied = {row: apply_rule(rule_of(row), row.end_user, now.timestamp()) for row in rows}
-    counted = {one.id: one.nanos for one in counters.find_counters([one.counter_id for one in applied.values()])}
+    counted = counters.usage_of(applied.values())
     for row, one in applied.items():
-        used = counted.get(one.counter_id, 0)
+        used = counted[one.counter_id]
         if one.capacity and used >= one.capacity * share:
             unit, divisor = ("", NANO) if one.rule.is_money else (row.counts.replace("_", " "), Decimal(1))
             yield LimitUse(

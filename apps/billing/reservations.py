@@ -21,6 +21,7 @@ import msgspec
 from apps.billing import balances
 from apps.billing.balances import EPOCH
 from apps.billing.ledger import Charge
+from apps.billing.limit_holds import USD, LimitHolds, MeasuredUse, settle_counts
 from apps.billing.worker_leases import WORKERS, notes_key
 from apps.kernel import ids
 from apps.kernel.money import nanos_up
@@ -72,9 +73,10 @@ _EXTEND = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
     + """
-    -- KEYS: the worker's notes, and the balances that the reservation is held on
-    -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, and the least;
-    --       for each balance the limit of usage, or '' for credits
+    -- KEYS: the worker's notes, the balances that the reservation is held on, and older counters of limits
+    -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, the least, and
+    --       the number of balances; for each balance the limit of usage, or '' for credits, and the number of its
+    --       older counters
     local text = redis.call('HGET', KEYS[1], ARGV[1])
     local note = text and cjson.decode(text)
     -- Released, or recorded: this came late on its way.
@@ -82,10 +84,17 @@ _EXTEND = LuaScript(
     -- Repeated because the answer was lost: the extension is already held.
     if note.amount ~= ARGV[2] then return {'held', note.amount} end
     local least, left, all, alone = tonumber(ARGV[5]), nil, nil, true
-    for i = 2, #KEYS do
+    local last = 1 + tonumber(ARGV[6])
+    local older = last + 1
+    for i = 2, last do
       local amount, held = balance(KEYS[i])
       if not amount then return {'unknown', KEYS[i]} end
-      if ARGV[i + 4] ~= '' then amount = tonumber(ARGV[i + 4]) - amount end
+      for _ = 1, tonumber(ARGV[2 * i + 4]) do
+        local before, kept = balance(KEYS[older])
+        if not before then return {'unknown', KEYS[older]} end
+        amount, held, older = amount + before, held + kept, older + 1
+      end
+      if ARGV[2 * i + 3] ~= '' then amount = tonumber(ARGV[2 * i + 3]) - amount end
       local free = amount - held
       if free < least or free <= 0 then return {'short', KEYS[i]} end
       left = left and math.min(left, free) or free
@@ -94,7 +103,7 @@ _EXTEND = LuaScript(
     end
     local more = string.format('%.0f', granted(tonumber(ARGV[3]), tonumber(ARGV[4]), least, left, all, alone))
     local total = string.format('%.0f', tonumber(note.amount) + tonumber(more))
-    for i = 2, #KEYS do redis.call('HINCRBY', KEYS[i], 'held', more) end
+    for i = 2, last do redis.call('HINCRBY', KEYS[i], 'held', more) end
     redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(text, '^{"amount":"%d+"', '{"amount":"' .. total .. '"', 1)))
     return {'held', total}
     """
@@ -129,28 +138,14 @@ class Note(msgspec.Struct):
             yield name, base + each * int(self.written)
 
 
-class LimitHold(msgspec.Struct, frozen=True):
-    """A limit to hold on: its counter (Redis key), and the most that it may reach, in units.
-
-    One that counts money holds the amount of the reservation, others `base` and `each` for every granted token. One
-    that does not refuse is held on, too.
-    """
-
-    counter: str
-    ceiling: int
-    is_money: bool
-    base: int = 0
-    each: int = 0
-    # The amount that is reported once it is passed; None: `ceiling`, which refuses.
-    warns_at: int | None = None
-
-
 class TokenRequest(msgspec.Struct, frozen=True):
-    """Tokens that an answer may have, for limits that count them: all of them, a useful part, and the least."""
+    """Tokens for limits that count them: those that an answer may have (all, a useful part, the least), and the
+    prompt's."""
 
     want: int = 0
     part: int = 0
     least: int = 0
+    prompt: int = 0
 
 
 _NO_TOKENS: Final = TokenRequest()
@@ -161,7 +156,7 @@ class Hold(msgspec.Struct, frozen=True):
 
     `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the API key among the
     balances, `limits` are the limits it is held on; those of money are the last of the balances, too. `tokens` is how
-    many tokens the answer may have, None without limits of tokens.
+    many tokens the answer may have, None without limits of tokens, and `prompt` those of the prompt.
     """
 
     id: str
@@ -171,20 +166,22 @@ class Hold(msgspec.Struct, frozen=True):
     flight: str
     key_limit_nanos: int | None = None
     shard: int = 0
-    limits: tuple[LimitHold, ...] = ()
+    limits: LimitHolds | None = None
     tokens: int | None = None
+    prompt: int = 0
 
 
 class SettledHold(msgspec.Struct, frozen=True):
     """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD).
 
-    `counters` are limits that count no money, and how much more each holds.
+    `counters` are limits that count no money, and `more` is how much more each holds, as text.
     """
 
     hold: Hold
     note: bytes
     stays: tuple[int, ...]
-    counters: tuple[tuple[str, int], ...] = ()
+    counters: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 class ExtensionOutcome(StrEnum):
@@ -214,13 +211,14 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
     done.
     """
     outcome, *rest = _EXTEND.run_batched(
-        [notes_key(hold.worker, hold.shard), *hold.balances],
+        [notes_key(hold.worker, hold.shard), *hold.balances, *_older_counters_of(hold)],
         [
             hold.id,
             str(hold.amount_nanos),
             want_nanos,
             part_nanos,
             least_nanos,
+            len(hold.balances),
             *_ceilings_of(hold),
         ],
     )
@@ -231,46 +229,55 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
 
 
 def _ceilings_of(hold: Hold) -> list[int | str]:
-    """Return the limit of usage for each balance that a reservation is held on; empty for credits."""
-    ceilings = {one.counter: one.ceiling for one in hold.limits} if hold.limits else {}
+    """Return for each balance that a reservation is held on the limit of usage, empty for credits, and the number of
+    its older counters."""
+    ceilings = _NOTHING if hold.limits is None else hold.limits.ceilings
+    older = {} if hold.limits is None else hold.limits.older
     own = "" if hold.key_limit_nanos is None else hold.key_limit_nanos
-    return ["" if balances.CREDITS in name else ceilings.get(name, own) for name in hold.balances]
+    arguments: list[int | str] = []
+    for name in hold.balances:
+        arguments += ["" if balances.CREDITS in name else ceilings.get(name, own), len(older.get(name, ()))]
+    return arguments
 
 
-def reduce_to_cost(hold: Hold, charge: Charge, counted: Mapping[str, int] = _NOTHING) -> SettledHold:
-    """Return the remaining hold once the request's charge is known, until it is settled.
+def _older_counters_of(hold: Hold) -> list[str]:
+    """Return the older counters of limits of money, in the order of the balances."""
+    if hold.limits is None or not hold.limits.older:
+        return []
+    return [older for name in hold.balances for older in hold.limits.older.get(name, ())]
 
-    `counted` is what the request adds to the counters of limits, by their Redis keys, in units.
-    """
+
+def reduce_to_cost(hold: Hold, charge: Charge, use: MeasuredUse | None = None) -> SettledHold:
+    """Return the remaining hold once the request's charge is known, until it is settled; `use` is what the request adds
+    to limits."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
+    money = use.money if use is not None and use.amounts[USD] else ()
     kept: list[str] = []
     amounts: list[int] = []
     for name in hold.balances:
-        owed = credits if balances.CREDITS in name else counted.get(name, 0) if balances.COUNTERS in name else usage
+        owed = credits if balances.CREDITS in name else name in money if balances.COUNTERS in name else usage
         amounts.append(stays if owed else 0)
         if owed:
             kept.append(name)
-    if not hold.limits:
+    if hold.limits is None:
         return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept))), tuple(amounts))
-    others = [one for one in hold.limits if not one.is_money]
-    remaining = tuple((one.counter, counted[one.counter], 0) for one in others if counted.get(one.counter))
-    more = tuple(
-        (one.counter, counted.get(one.counter, 0) - one.base - one.each * (hold.tokens or 0)) for one in others
-    )
-    return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept), counts=remaining)), tuple(amounts), more)
+    counts = settle_counts(hold.limits, use, hold.prompt, hold.tokens or 0)
+    note = Note(str(stays), "0", tuple(kept), counts=counts.note)
+    return SettledHold(hold, _encode(note), tuple(amounts), counts.counters, counts.more)
 
 
 # Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
-    --       the workers, a bucket for each rate, and a counter for each limit
+    --       the workers, a bucket for each rate, a counter for each limit, and the older counters of limits
     -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), key limit or '',
     --       reservation id, note (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a
     --       useful part of the amount, the least of it, the number of rates, requests a minute for each rate;
-    --       and with limits: tokens of the answer that are wanted, a useful part of them, the least; and for each
-    --       limit the most that it may reach, the amount to hold ('' for money), that for each token, and the amount
-    --       to warn at or ''
+    --       and with limits: tokens of the answer that are wanted, a useful part of them, the least, those of the
+    --       prompt, and words: the number of limits; and for each limit the most that it may reach, the amount to hold
+    --       ('-' for money), that for each token of the prompt and of the answer, the amount to warn at or '-', '1'
+    --       where it has to cover all, and the number of its older counters
     local tokens = {}
     for i = 1, 2 do
       tokens[i] = redis.call('GET', KEYS[i])
@@ -324,27 +331,39 @@ _CHECKS_LUA = """
     local limits, limit_left, tokens_left, tokens_all, tokens_alone = {}, nil, nil, nil, true
     local at = limits_from + 6
     if #KEYS >= limits_from then
-      local missing, least_tokens = {'unknown', 'limit'}, tonumber(ARGV[at + 3])
-      for i = limits_from, #KEYS do
-        local own = at + 4 + (i - limits_from) * 4
+      local missing, least_tokens, prompt = {'unknown', 'limit'}, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+      local words = {}
+      for word in string.gmatch(ARGV[at + 5], '%S+') do words[#words + 1] = word end
+      local older = limits_from + tonumber(words[1])
+      for i = limits_from, older - 1 do
+        local own = 2 + (i - limits_from) * 7
         local used, held = balance(KEYS[i])
         if not used then missing[#missing + 1] = tostring(i - limits_from) end
+        for _ = 1, tonumber(words[own + 6]) do
+          local before, kept = balance(KEYS[older])
+          if not before then missing[#missing + 1] = tostring(older - limits_from) end
+          used, held, older = (used or 0) + (before or 0), (held or 0) + (kept or 0), older + 1
+        end
+        local base = tonumber(words[own + 1])
         limits[#limits + 1] = {
-          key = KEYS[i], used = used, held = held, ceiling = tonumber(ARGV[own]), base = tonumber(ARGV[own + 1]),
-          each = tonumber(ARGV[own + 2]), warns_at = tonumber(ARGV[own + 3]),
+          key = KEYS[i], used = used, held = held, ceiling = tonumber(words[own]),
+          base = base and base + tonumber(words[own + 2]) * prompt,
+          each = tonumber(words[own + 3]), warns_at = tonumber(words[own + 4]), whole = words[own + 5] == '1',
         }
       end
       if missing[3] then return missing end
       for i, one in ipairs(limits) do
         local left = one.ceiling - one.used - one.held
-        local need = one.base or least
-        if one.each == 1 then need = need + least_tokens end
+        local need = one.base or one.whole and tonumber(ARGV[4]) or least
+        if one.each == 1 then need = need + (one.whole and tonumber(ARGV[at + 1]) or least_tokens) end
         if left < need or left <= 0 then
           local texts = {}
           for j, amount in ipairs({one.used, one.held, need}) do texts[j] = string.format('%.0f', amount) end
           return {'limit_reached', tostring(i - 1), unpack(texts)}
         end
-        if not one.base then
+        if one.whole then
+          -- It covers whatever the others grant.
+        elseif not one.base then
           limit_left = limit_left and math.min(limit_left, left) or left
           all = all and math.min(all, left + one.held) or left + one.held
           alone = alone and is_alone(left, one.held)
@@ -408,7 +427,8 @@ _RELEASE = LuaScript(
           for _, name in ipairs(note.holds) do redis.call('HINCRBY', name, 'held', '-' .. note.amount) end
         end
         for _, one in ipairs(note.counts or {}) do
-          redis.call('HINCRBY', one[1], 'held', string.format('%.0f', 0 - (one[2] + one[3] * tonumber(note.written))))
+          local back = one[2] + one[3] * tonumber(note.written)
+          if back ~= 0 then redis.call('HINCRBY', one[1], 'held', string.format('%.0f', 0 - back)) end
         end
         if note.flight and note.flight ~= '' then redis.call('ZREM', note.flight, ARGV[i]) end
         redis.call('HDEL', KEYS[i], ARGV[i])
@@ -508,7 +528,7 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     flight_seconds: int = 3_600
     part_nanos: int | None = None
     least_nanos: int | None = None
-    limits: tuple[LimitHold, ...] = ()
+    limits: LimitHolds | None = None
     tokens: TokenRequest = _NO_TOKENS
 
 
@@ -568,15 +588,14 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
-    limits = request.limits
-    counts: tuple[tuple[str, int, int], ...] = ()
-    if limits:
-        holds += tuple([one.counter for one in limits if one.is_money])
-        counts = tuple([(one.counter, one.base, one.each) for one in limits if not one.is_money])
-    note = Note("0", "0", holds, request.payload, counted, counts)
+    limits, tokens = request.limits, request.tokens
+    note = Note("0", "0", holds, request.payload, counted)
+    if limits is not None:
+        holds += limits.money
+        note = Note("0", "0", holds, request.payload, counted, limits.counts_for(tokens.prompt))
     keys = [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every]
-    if limits:
-        keys += [one.counter for one in limits]
+    if limits is not None:
+        keys += limits.counters
     answer = script.run_batched(
         keys,
         [
@@ -596,29 +615,28 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             least,
             len(request.rates),
             *([rate.per_minute for rate in request.rates] if request.rates else ()),
-            *(_limit_arguments(request) if limits else ()),
+            *(() if limits is None else (tokens.want, tokens.part, tokens.least, tokens.prompt, limits.words)),
         ],
     )
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
-    tokens = int(answer[7]) if limits and any(one.each for one in limits) else None
+    granted = int(answer[7]) if limits is not None and limits.has_answers else None
     hold = Hold(
-        identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard, limits, tokens
+        identifier,
+        request.worker,
+        int(answer[1]),
+        holds,
+        flight,
+        request.key_limit_nanos,
+        shard,
+        limits,
+        granted,
+        tokens.prompt,
     )
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
     credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
-    warned = tuple(map(int, answer[8:])) if limits else ()
+    warned = () if limits is None else tuple(map(int, answer[8:]))
     return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left, None, warned)
-
-
-def _limit_arguments(request: ReservationRequest) -> list[int | str]:
-    """Return the arguments of the scripts for a request with limits."""
-    tokens = request.tokens
-    arguments: list[int | str] = [tokens.want, tokens.part, tokens.least]
-    for one in request.limits:
-        base: int | str = "" if one.is_money else one.base
-        arguments += [one.ceiling, base, one.each, "" if one.warns_at is None else one.warns_at]
-    return arguments
 
 
 def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> ReservationResult:

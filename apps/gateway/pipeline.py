@@ -7,7 +7,7 @@ the answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from uuid import UUID
@@ -21,7 +21,7 @@ from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
 from apps.gateway.access.policy import Policy, find_current_policy, find_policy
 from apps.gateway.admission import admit
-from apps.gateway.admission.admit import AdmissionGrant
+from apps.gateway.admission.admit import AdmissionGrant, ProviderLimitReached
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
@@ -40,8 +40,10 @@ from apps.gateway.guard.tool_call_watch import ToolCallWatch, is_checked
 from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.routing.provider_limits import explain_limited, is_limited
 from apps.gateway.routing.ranking import Ranking, RequestProfile
 from apps.gateway.routing.request_profile import named_session, profile_request, without_session
 from apps.gateway.run import ChatRun
@@ -60,7 +62,7 @@ from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
 from apps.kernel.valkey.cache_store import CacheShare
-from apps.limits.applied import AppliedLimit, find_applying
+from apps.limits.applied import MAX_APPLYING, Answerer, AppliedLimits, PolicyLimits
 from apps.logs.entry import Entry
 
 # The kinds of parts of a chat that names no file.
@@ -83,8 +85,8 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     dropped_fields: list[DroppedField]
     # Whether nothing may be left out of the request.
     strict: bool
-    # The limits that count the request.
-    limits: tuple[AppliedLimit, ...]
+    # The limits that count the request; None without any.
+    limits: AppliedLimits | None
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -239,15 +241,19 @@ def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Polic
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
         preferred = _resolve(policy, catalog, token, known, 0)
-        if preferred is not None and admit.check(
-            policy,
-            catalog,
-            token,
-            estimate_least(known, preferred, 0, policy.retention),
-            rate_family=call.route.rate_family,
-            free=all(candidate.free for candidate in preferred.eligible),
-            limits=_find_limits(call, policy, chat, preferred, new_id()) if policy.limits else (),
-        ):
+        try:
+            if preferred is not None and admit.check(
+                policy,
+                catalog,
+                token,
+                estimate_least(known, preferred, 0, policy.retention),
+                rate_family=call.route.rate_family,
+                free=all(candidate.free for candidate in preferred.eligible),
+                limits=_find_limits(call, policy.limits, chat, preferred.eligible, new_id()),
+            ):
+                return policy
+        except ProviderLimitReached:
+            # Another provider may answer: admission decides.
             return policy
         policy = _find_policy(call, token)
     raise _changing()
@@ -330,41 +336,53 @@ def _admit(
     """Rank the providers and reserve the worst case under the current policy and catalog: when either has changed since
     it was read, it is read again. Raises ApiError."""
     identifier, strict = call.log_id or new_id(), call.is_header_true("x-strict")
-    for _ in range(_MAX_READINGS):
+    no_fallback = call.is_header_true("x-no-fallback")
+    limited = [] if policy.limits is None else policy.limits.used_up_at((identifier.int >> 80) / 1000)
+    for _ in range(_MAX_READINGS + MAX_APPLYING):
         catalog = catalog_cache.current()
-        preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
-        if preferred is None:
+        resolved = preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
+        if resolved is None or preferred is None:
             policy = _find_policy(call, token)
             continue
+        is_bound = preferences.is_bound(resolved, chat, no_fallback=no_fallback)
+        if limited and not is_bound:
+            preferred = preferences.leave_out(resolved, partial(is_limited, limited))
         ranking, dropped_fields = preferences.choose_order(
             preferred,
             chat,
             profile,
             CIRCUIT_BREAKERS.stats,
             strict=strict,
-            no_fallback=call.is_header_true("x-no-fallback"),
+            no_fallback=no_fallback,
         )
+        if preferred is not resolved:
+            ranking = explain_limited(ranking, resolved, limited)
         if call.batch_exchange is not None:
             ranking = exchange_of(call.batch_exchange).direct(ranking, chat)
-        first, named = ranking.candidates[0], preferred.requested_provider
+        first, named = ranking.candidates[0], resolved.requested_provider
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
-        limits = _find_limits(call, policy, chat, preferred, identifier) if policy.limits else ()
+        candidates = ranking.candidates if is_bound else preferred.eligible
+        limits = _find_limits(call, policy.limits, chat, candidates, identifier)
         if is_settled_batch_line(call):
             granted: AdmissionGrant | None = AdmissionGrant()
         else:
-            granted = admit.admit(
-                policy,
-                catalog,
-                token,
-                worst,
-                entry,
-                record.write_ahead_note(entry),
-                rate_family=call.route.rate_family,
-                free=first.free,
-                limits=limits,
-            )
+            try:
+                granted = admit.admit(
+                    policy,
+                    catalog,
+                    token,
+                    worst,
+                    entry,
+                    record.write_ahead_note(entry),
+                    rate_family=call.route.rate_family,
+                    free=first.free,
+                    limits=limits,
+                )
+            except ProviderLimitReached as reached:
+                limited = [*limited, reached.limit.rule]
+                continue
         if granted is not None:
             return _Admission(
                 policy=policy,
@@ -382,16 +400,28 @@ def _admit(
 
 
 def _find_limits(
-    call: ClientRequest, policy: Policy, chat: Chat, candidates: Candidates, identifier: UUID
-) -> tuple[AppliedLimit, ...]:
-    """Return the limits that hold for a request; the time in its id decides the windows.
+    call: ClientRequest,
+    limits: PolicyLimits | None,
+    chat: Chat,
+    candidates: Sequence[Candidate],
+    identifier: UUID,
+) -> AppliedLimits | None:
+    """Return the limits that hold for a request that any of these candidates may answer, None without any; the time in
+    its id decides the windows."""
+    if limits is None:
+        return None
+    answerers: tuple[Answerer, ...] = ()
+    if limits.names_answerers:
+        answerers = tuple([(one.model_id, one.provider_id) for one in candidates])
+    end_user = _end_user_of(call, chat) if limits.names_end_users else None
+    return limits.find(answerers, end_user, (identifier.int >> 80) / 1000)
 
-    The header `x-end-user-id` names the end user, else the body: `safety_identifier`, `user`, `metadata.user_id`.
-    """
+
+def _end_user_of(call: ClientRequest, chat: Chat) -> str | None:
+    """Return the end user that a request names: the header `x-end-user-id`, else the body's `safety_identifier`,
+    `user` or `metadata.user_id`."""
     stated = call.header("x-end-user-id") or (chat.extra or {}).get("safety_identifier") or chat.user
-    end_user = without_session(stated) if isinstance(stated, str) and stated else None
-    models = [candidate.model_id for candidate in candidates.eligible]
-    return find_applying(policy.limits, models, end_user, (identifier.int >> 80) / 1000)
+    return without_session(stated) if isinstance(stated, str) and stated else None
 
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:

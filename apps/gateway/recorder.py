@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from apps.billing.limit_holds import MeasuredUse
 from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
@@ -38,7 +39,7 @@ from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
-from apps.limits.applied import AppliedLimit, CountedAmount, count, describe, resets_at
+from apps.limits.applied import AppliedLimit, AppliedLimits, describe, resets_at
 from apps.logs.answers import MAX_MEDIA_BYTES
 from apps.logs.entry import Entry
 
@@ -134,8 +135,8 @@ class Recorder(msgspec.Struct, eq=False):
     recorded: bool = False
     # Inputs that were answered from the cache.
     kept_inputs: int = 0
-    # The limits that count the request, and those that it exceeds and that refuse nothing.
-    limits: tuple[AppliedLimit, ...] = ()
+    # The limits that count the request, None without any; and those that it exceeds and that refuse nothing.
+    limits: AppliedLimits | None = None
     warned: tuple[AppliedLimit, ...] = ()
 
     def complete(self, *, cached: bool | None, kept_inputs: int = 0) -> Summary:
@@ -281,29 +282,25 @@ class Recorder(msgspec.Struct, eq=False):
             routing = {"routing": attempts, **warnings, **self._cached_inputs, **asked, **marked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
-        counted = self._count_for_limits() if self.limits else ()
-        entry.limits = counted or None
+        use: MeasuredUse | None = None
+        if self.limits is not None:
+            entry.limits, use = self.limits.count(
+                model_id=entry.used_model,
+                provider_id=entry.used_provider,
+                cost=entry.cost or ZERO,
+                input_tokens=entry.prompt_tokens or 0,
+                output_tokens=entry.completion_tokens or 0,
+            )
         try:
             encoded = self._encode()
             hold, charge = self.meter.hold, record.charge_of(entry)
-            settled = None if hold is None else admit.settle(hold, charge, counted)
+            settled = None if hold is None else admit.settle(hold, charge, use)
             outbox.enqueue(worker_name(), encoded, settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
             tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
-
-    def _count_for_limits(self) -> tuple[CountedAmount, ...]:
-        """Return what the request adds to the counters of limits."""
-        entry = self.entry
-        return count(
-            self.limits,
-            model_id=entry.used_model,
-            cost=entry.cost or ZERO,
-            input_tokens=entry.prompt_tokens or 0,
-            output_tokens=entry.completion_tokens or 0,
-        )
 
     def _encode(self) -> bytes:
         """Return the record as JSON, with the request's and answer's content where it is retained: off the loop if

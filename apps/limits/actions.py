@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +11,13 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from apps.catalog.models import Provider
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import find_id
 from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import camel
-from apps.keys.models import ApiKey
+from apps.keys.models import ApiKey, ProviderKey
 from apps.limits.access import NO_LIMIT, limits_of
 from apps.limits.applied import MAX_APPLYING
 from apps.limits.models import Limit
@@ -27,11 +28,16 @@ from apps.organizations.teams.access import accounts_of, teams_of
 
 # Limits of one organization: each policy holds those that may hold for its key.
 MAX_LIMITS = 200
+# Hours or days that count together, and counters that a single request reads.
+MAX_ROLLING, MAX_COUNTERS = 31, 100
 # Amounts that Valkey's numbers hold exactly, with room for sums: USD, and requests or tokens.
 MAX_USD, MAX_COUNT = 1_000_000, 1_000_000_000_000
 # Teams for which one request counts: its key's and its project's, and the two that these are part of.
 MAX_TEAMS = 4
-_NOTED = ("name", "scope", "model", "counts", "window", "time_zone", "amount", "action")
+_NOTED = (
+    *("name", "scope", "model", "provider", "counts", "window", "rolling", "time_zone"),
+    *("amount", "action"),
+)
 _OF_RAISE = ("raised_amount", "raised_until", "raise_reason")
 
 
@@ -48,6 +54,7 @@ def create_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Li
     columns |= _owner_of(organization, fields["scope"], fields.get("scope_id"))
     row = Limit(organization=organization, **columns)
     _check(row)
+    _check_provider(row)
     others = list(limits_of(organization))
     _check_name(row, others)
     if len(others) >= MAX_LIMITS:
@@ -56,8 +63,15 @@ def create_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Li
         raise InvalidRequest(
             f"More than {MAX_APPLYING} limits would hold for one request; delete one first", code="limit_limit"
         )
+    if most_applying([*others, row], counted=lambda one: one.rolling or 1) > MAX_COUNTERS:
+        raise InvalidRequest(
+            f"The hours and days of all limits that would hold for one request are more than {MAX_COUNTERS} together",
+            code="limit_limit",
+        )
     row.save()
-    details = {camel(name): getattr(row, name) for name in _NOTED} | {"scopeId": scope_id_of(row)}
+    starts_on = None if row.starts_on is None else row.starts_on.isoformat()
+    details = {camel(name): getattr(row, name) for name in _NOTED}
+    details |= {"startsOn": starts_on, "scopeId": scope_id_of(row)}
     audit.record("limit.create", organization_id=organization.id, resource=row, details=details)
     return row
 
@@ -91,24 +105,25 @@ def delete_limit(*, limit: Limit) -> None:
     row.delete()
 
 
-def most_applying(limits: Iterable[Limit]) -> int:
+def most_applying(limits: Iterable[Limit], counted: Callable[[Limit], int] = lambda one: 1) -> int:
     """Return a number of limits that no request exceeds: those of all, with the most of any project, member and key,
     and of the four teams that a request may count for.
 
-    End users count by project, each of them with the limits for all of the project's and its own.
+    End users count by project, each of them with the limits for all of the project's and its own. `counted` says as how
+    many a limit counts.
     """
-    counted: Counter[tuple[str, UUID | None, str]] = Counter()
+    numbers: Counter[tuple[str, UUID | None, str]] = Counter()
     for one in limits:
         owner = one.team_id or one.project_id or one.member_id or one.api_key_id
-        counted[_GROUPS.get(one.scope, "all"), owner, one.end_user] += 1
-    most = sum(number for (group, _, _), number in counted.items() if group == "all")
+        numbers[_GROUPS.get(one.scope, "all"), owner, one.end_user] += counted(one)
+    most = sum(number for (group, _, _), number in numbers.items() if group == "all")
     for group in ("project", "member", "key"):
-        most += max((number for (of, _, _), number in counted.items() if of == group), default=0)
-    of_teams = sorted((number for (of, _, _), number in counted.items() if of == "team"), reverse=True)
+        most += max((number for (of, _, _), number in numbers.items() if of == group), default=0)
+    of_teams = sorted((number for (of, _, _), number in numbers.items() if of == "team"), reverse=True)
     most += sum(of_teams[:MAX_TEAMS])
-    each = {owner: number for (of, owner, end_user), number in counted.items() if of == "end_user" and not end_user}
+    each = {owner: number for (of, owner, end_user), number in numbers.items() if of == "end_user" and not end_user}
     own: dict[UUID | None, int] = {}
-    for (of, owner, end_user), number in counted.items():
+    for (of, owner, end_user), number in numbers.items():
         if of == "end_user" and end_user:
             own[owner] = max(own.get(owner, 0), number)
     return most + max((each.get(owner, 0) + own.get(owner, 0) for owner in each.keys() | own.keys()), default=0)
@@ -130,7 +145,7 @@ _GROUPS: dict[str, str] = {
 
 def _owner_of(organization: Organization, scope: str, scope_id: str | None) -> dict[str, Any]:
     """Return the column with the team, project, member or key that a limit is for. Raises InvalidFields."""
-    if scope in (Limit.Scope.ORGANIZATION, Limit.Scope.MODEL):
+    if scope in (Limit.Scope.ORGANIZATION, Limit.Scope.MODEL, Limit.Scope.PROVIDER):
         if scope_id is not None:
             raise InvalidFields([Issue("scopeId", f"Not a field of the scope {scope}")])
         return {}
@@ -163,6 +178,14 @@ def _check(row: Limit, *, is_raise_new: bool = True) -> None:
     issues = []
     if row.scope == Limit.Scope.MODEL and not row.model:
         issues.append(Issue("model", "Required"))
+    if row.rolling is not None and row.window not in (Limit.Window.HOUR, Limit.Window.DAY):
+        issues.append(Issue("rolling", f"Not a field of the window {row.window}; the last hours or days may count"))
+    if row.starts_on is not None and row.window not in (Limit.Window.WEEK, Limit.Window.MONTH):
+        issues.append(
+            Issue("startsOn", f"Not a field of the window {row.window}; weeks and months may begin on a date")
+        )
+    if row.scope == Limit.Scope.PROVIDER and not row.provider:
+        issues.append(Issue("provider", "Required"))
     if row.scope != Limit.Scope.END_USER and row.end_user:
         issues.append(Issue("endUser", f"Not a field of the scope {row.scope}"))
     for name in ("amount", "raised_amount"):
@@ -173,6 +196,20 @@ def _check(row: Limit, *, is_raise_new: bool = True) -> None:
         issues += _faults_of_raise(row)
     if issues:
         raise InvalidFields(issues)
+
+
+def _check_provider(row: Limit) -> None:
+    """Raise InvalidFields for a provider that neither the catalog nor the organization has."""
+    if not row.provider:
+        return
+    prefix, is_own, own_name = row.provider.partition(":")
+    if is_own:
+        keys = ProviderKey.objects.filter(organization=row.organization, provider="custom", provider_name=own_name)
+        is_known = prefix == "custom" and keys.exists()
+    else:
+        is_known = Provider.objects.filter(pk=row.provider).exists()
+    if not is_known:
+        raise InvalidFields([Issue("provider", "Must be the id of a provider, or custom: and the name of your own")])
 
 
 def _faults_of_raise(row: Limit) -> list[Issue]:

@@ -13,7 +13,7 @@ from apps.organizations.operators.organization_tabs import OrganizationLink
 class LimitAdmin(OrganizationLink, RecordAdmin):
     """Limits of organizations."""
 
-    list_display = ("name", "organization_link", "scope", "model", "counts", "window", "amount", "action")
+    list_display = ("name", "organization_link", "scope", "model", "provider", "counts", "window", "amount", "action")
     list_filter = ("scope", "counts", "window", "action")
     list_select_related = ("organization",)
     search_fields = ("id__exact", "name", "organization__name")
@@ -27,8 +27,11 @@ class LimitAdmin(OrganizationLink, RecordAdmin):
         "api_key": "The key whose requests count.",
         "end_user": "The one end user that it is for; empty: each end user has a counter.",
         "model": "A model's id, or a pattern with *; empty: all models.",
+        "provider": "The id of the provider whose answers count; empty: all.",
         "counts": "The part of a request that counts.",
         "window": "When it counts from 0 again.",
+        "rolling": "How many hours or days count together, the present one and those before; empty: one.",
+        "starts_on": "Weeks or months begin on this date's weekday, or day of the month; empty: Monday, the first.",
         "time_zone": "The time zone of days, weeks and months.",
         "amount": "USD, or a whole number.",
         "action": "How a request beyond the limit is handled.",
@@ -52,6 +55,7 @@ class LimitCounterAdmin(LongTableAdmin):
         "ends_at": "The first moment after the window (UTC); empty: it never ends.",
         "is_money": "Whether it counts USD.",
         "used": "USD, or a whole number.",
+        "folded": "The part of it whose requests are no longer kept one by one.",
         "used_version": "Counts the changes; its copy in Valkey has the same number.",
     }
 

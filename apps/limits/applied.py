@@ -1,6 +1,7 @@
 """Limits as requests meet them: which of a key's limits hold for a request, their counters, and what it adds to them.
 
-Amounts are whole units: 1e-9 USD of money, else requests or tokens. Without a query.
+Amounts are whole units: 1e-9 USD of money, else requests or tokens. Without a query. The limits that hold
+for requests alike are prepared once, in the forms of admission and settlement, until a window or a raise ends.
 """
 
 from __future__ import annotations
@@ -9,23 +10,36 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import cached_property
 from hashlib import blake2b
+from math import inf
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from apps.billing import balances
-from apps.billing.reservations import LimitHold
+from apps.billing.limit_holds import UNCOUNTED, LimitHold, LimitHolds, MeasuredUse, pick
 from apps.kernel.money import NANO, ZERO, nanos_up, plain
 from apps.limits.models import Limit
-from apps.limits.windows import Window, WindowKind, window_at
+from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
 
 # Limits that hold for one request; `actions.py` refuses more.
 MAX_APPLYING = 16
 # The limit of one that refuses nothing.
 _UNLIMITED = 9 * 10**15
-_OF_PROMPTS = frozenset({Limit.Counts.TOKENS, Limit.Counts.INPUT_TOKENS})
-_OF_ANSWERS = frozenset({Limit.Counts.TOKENS, Limit.Counts.OUTPUT_TOKENS})
+# Sets of limits that a policy keeps prepared, and the longest id of an end user among them.
+_MAX_PREPARED, _MAX_PREPARED_ID = 64, 256
+_USD, _REQUESTS, _TOKENS = Limit.Counts.USD.value, Limit.Counts.REQUESTS.value, Limit.Counts.TOKENS.value
+_INPUT_TOKENS, _OUTPUT_TOKENS = Limit.Counts.INPUT_TOKENS.value, Limit.Counts.OUTPUT_TOKENS.value
+_OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
+_OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
+# Stands for an amount in a text to fill in: no id and no time is written like this.
+_PLACE = Decimal("-1.5")
+
+
+# A model's id, and that of a provider that may answer with it.
+Answerer = tuple[str, str]
 
 
 class LimitRule(msgspec.Struct, frozen=True):
@@ -37,9 +51,13 @@ class LimitRule(msgspec.Struct, frozen=True):
     scope: str
     end_user: str
     model: str
+    provider: str
     counts: str
     window: WindowKind
     time_zone: str
+    # The hours or days that count together, and the first day of weeks or months (`windows.py`).
+    rolling: int
+    first_day: int
     amount: Decimal
     refuses: bool
     raised_amount: Decimal | None = None
@@ -54,41 +72,185 @@ class LimitRule(msgspec.Struct, frozen=True):
         """Return the amount in force at a moment, in USD or as a whole number."""
         return self.amount if self.raised_amount is None or moment >= self.raised_until else self.raised_amount
 
-    def covers(self, model_id: str) -> bool:
-        """Return whether requests to a model count."""
-        return not self.model or matches_model(self.model, model_id)
+    def covers(self, model_id: str, provider_id: str) -> bool:
+        """Return whether answers of a model at a provider count."""
+        return self.provider in ("", provider_id) and (not self.model or matches_model(self.model, model_id))
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """A counter that a limit counts in or has counted in: its id and Redis key, its window, and the end of its use."""
+
+    counter_id: UUID
+    counter: str
+    organization_id: UUID
+    window: Window
+    used_until: int | None
 
 
 class AppliedLimit(msgspec.Struct, frozen=True):
-    """A limit that holds for a request: its counter, the window, and the most that it may reach, in units."""
+    """A limit that holds for a request: its counters, of which the first counts the request, and the most that they may
+    reach together, in units.
+
+    One of a provider is optional where others may answer, too: then routing leaves the provider out instead.
+    """
 
     rule: LimitRule
     counter_id: UUID
+    counter: str
     window: Window
     capacity: int
-
-    @property
-    def counter(self) -> str:
-        """The Redis key of the counter's copy."""
-        return balances.key("limit", self.counter_id, self.rule.organization_id)
+    is_optional: bool
+    buckets: tuple[Bucket, ...]
 
     @property
     def counts_tokens(self) -> bool:
         """Whether it counts tokens, of which a request may use less than it holds."""
         return self.rule.counts in _OF_PROMPTS or self.rule.counts in _OF_ANSWERS
 
-    def hold_for(self, prompt_tokens: int) -> LimitHold:
-        """Return what a request with a prompt of about so many tokens holds of it."""
-        counts, refuses = self.rule.counts, self.rule.refuses
-        base = 1 if counts == Limit.Counts.REQUESTS else prompt_tokens if counts in _OF_PROMPTS else 0
+    @property
+    def hold(self) -> LimitHold:
+        """Its hold, as requests take it."""
+        refuses = self.rule.refuses
         return LimitHold(
             counter=self.counter,
             ceiling=self.capacity if refuses else _UNLIMITED,
-            is_money=self.rule.is_money,
-            base=base,
-            each=1 if counts in _OF_ANSWERS else 0,
+            measure=self.rule.counts,
             warns_at=None if refuses else self.capacity,
+            is_whole=self.is_optional,
+            older=tuple(one.counter for one in self.buckets[1:]),
         )
+
+
+class _Counting(msgspec.Struct, frozen=True):
+    """The limits that count the answers of a model at a provider: texts of a record to fill in, and parts of a use."""
+
+    record: str
+    # The measures that fill in the text, in order.
+    counts: tuple[str, ...]
+    measures: tuple[str, ...]
+    money: tuple[str, ...]
+
+    @classmethod
+    def prepare(cls, limits: Iterable[AppliedLimit], model_id: str, provider_id: str) -> _Counting:
+        every = [(one, one.rule.covers(model_id, provider_id)) for one in limits]
+        counting = [one for one, is_counting in every if is_counting]
+        others = [(one.rule.counts, is_counting) for one, is_counting in every if not one.rule.is_money]
+        return cls(
+            record=f"[{','.join(map(_record_of, counting))}]",
+            counts=tuple(one.rule.counts for one in counting),
+            measures=tuple(measure if is_counting else UNCOUNTED + measure for measure, is_counting in others),
+            money=tuple(one.counter for one in counting if one.rule.is_money),
+        )
+
+
+def _record_of(limit: AppliedLimit) -> str:
+    """Return the JSON of a `CountedAmount` with a place for the amount."""
+    window = limit.window
+    counted = CountedAmount(
+        limit.counter_id, limit.rule.id, window.starts_at, window.ends_at, limit.rule.is_money, _PLACE
+    )
+    text = msgspec.json.encode(counted).decode()
+    return text.replace("%", "%%").replace(f'"{_PLACE}"', '"%s"')
+
+
+class AppliedLimits(msgspec.Struct, frozen=True):
+    """The limits that hold for requests alike, and what these hold of them.
+
+    They hold from a moment on until another, in seconds since 1970: then a window or a raise ends.
+    """
+
+    limits: tuple[AppliedLimit, ...]
+    holds: LimitHolds
+    holds_from: float
+    holds_until: float
+    # By the model and the provider that may have answered.
+    countings: dict[Answerer, _Counting]
+
+    @classmethod
+    def prepare(cls, limits: Iterable[AppliedLimit], moment: float) -> AppliedLimits:
+        """Return limits as they hold at a moment."""
+        every = tuple(limits)
+        starts, ends = [-inf], [inf]
+        for one in every:
+            starts.append(one.window.starts_at)
+            ends.append(inf if one.window.ends_at is None else one.window.ends_at)
+            if one.rule.raised_amount is not None:
+                (ends if moment < one.rule.raised_until else starts).append(one.rule.raised_until)
+        return cls(every, LimitHolds.prepare(one.hold for one in every), max(starts), min(ends), {})
+
+    def count(
+        self, *, model_id: str, provider_id: str, cost: Decimal, input_tokens: int, output_tokens: int
+    ) -> tuple[msgspec.Raw | None, MeasuredUse]:
+        """Return what a request adds to its counters: for its record, which `read_counted` reads, and for its holds.
+
+        Limits of models and providers that did not answer are left out.
+        """
+        known = self.countings.get((model_id, provider_id))
+        if known is None:
+            if len(self.countings) >= _MAX_PREPARED:
+                self.countings.clear()
+            known = self.countings[model_id, provider_id] = _Counting.prepare(self.limits, model_id, provider_id)
+        amounts = {
+            _USD: nanos_up(cost),
+            _REQUESTS: 1,
+            _TOKENS: input_tokens + output_tokens,
+            _INPUT_TOKENS: input_tokens,
+            _OUTPUT_TOKENS: output_tokens,
+        }
+        use = MeasuredUse(amounts, known.measures, known.money)
+        if not known.counts:
+            return None, use
+        texts = {**amounts, _USD: str(cost)}
+        return msgspec.Raw((known.record % pick(known.counts)(texts)).encode()), use
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """All counters, in the order in which the script names them."""
+        older = [bucket for one in self.limits for bucket in one.buckets[1:]]
+        return [*(one.buckets[0] for one in self.limits), *older]
+
+
+class PolicyLimits:
+    """The limits that may hold for requests of a key, by their rules."""
+
+    def __init__(self, rules: Iterable[LimitRule]) -> None:
+        self.rules = tuple(rules)
+        # Whether a limit is for some models or providers, and whether one is for end users.
+        self.names_answerers = any(rule.model or rule.provider for rule in self.rules)
+        self.names_end_users = any(rule.scope == Limit.Scope.END_USER for rule in self.rules)
+        self._prepared: dict[tuple[tuple[Answerer, ...], str | None], AppliedLimits] = {}
+        # Limits of providers that are used up, with the window in which they are.
+        self._used_up: dict[LimitRule, Window] = {}
+
+    @cached_property
+    def of_money(self) -> PolicyLimits | None:
+        """The limits of USD alone; None without any."""
+        rules = [rule for rule in self.rules if rule.is_money]
+        return PolicyLimits(rules) if rules else None
+
+    def find(self, answerers: tuple[Answerer, ...], end_user: str | None, moment: float) -> AppliedLimits | None:
+        """Return the limits that hold for a request, as `find_applying` does; None where none holds.
+
+        Answerers and end user are not read unless a limit names some.
+        """
+        alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
+        applied = self._prepared.get(alike)
+        if applied is None or not applied.holds_from <= moment < applied.holds_until:
+            applied = AppliedLimits.prepare(find_applying(self.rules, *alike, moment), moment)
+            if len(self._prepared) >= _MAX_PREPARED:
+                self._prepared.clear()
+            if len(end_user or "") <= _MAX_PREPARED_ID:
+                self._prepared[alike] = applied
+        return applied if applied.limits else None
+
+    def note_used_up(self, limit: AppliedLimit) -> None:
+        """Remember a limit of a provider of which nothing is left until its window ends, or this value is replaced."""
+        if limit.rule.scope != Limit.Scope.END_USER:
+            self._used_up[limit.rule] = limit.window
+
+    def used_up_at(self, moment: float) -> list[LimitRule]:
+        """Return the limits of providers that are known to be used up."""
+        return [rule for rule, window in self._used_up.items() if window.contains(moment)]
 
 
 class CountedAmount(msgspec.Struct, frozen=True):
@@ -102,6 +264,11 @@ class CountedAmount(msgspec.Struct, frozen=True):
     amount: Decimal
 
 
+def read_counted(record: Any) -> tuple[CountedAmount, ...]:
+    """Return the amounts in a record, without those of 0. Raises ValidationError of msgspec."""
+    return tuple(one for one in msgspec.convert(record, tuple[CountedAmount, ...]) if one.amount > ZERO)
+
+
 def rule_of(row: Limit) -> LimitRule:
     """Return a row as requests read it."""
     return LimitRule(
@@ -111,9 +278,12 @@ def rule_of(row: Limit) -> LimitRule:
         scope=row.scope,
         end_user=row.end_user,
         model=row.model,
+        provider=row.provider,
         counts=row.counts,
         window=WindowKind(row.window),
         time_zone=row.time_zone,
+        rolling=row.rolling or 1,
+        first_day=first_day_of(WindowKind(row.window), row.starts_on),
         amount=row.amount,
         refuses=row.action == Limit.Action.REFUSE,
         raised_amount=row.raised_amount,
@@ -122,14 +292,14 @@ def rule_of(row: Limit) -> LimitRule:
 
 
 def find_applying(
-    rules: Sequence[LimitRule], model_ids: Iterable[str], end_user: str | None, moment: float
+    rules: Sequence[LimitRule], answerers: Iterable[Answerer], end_user: str | None, moment: float
 ) -> tuple[AppliedLimit, ...]:
-    """Return the limits that hold for a request that any of these models may answer.
+    """Return the limits that hold for a request that any of these models at providers may answer.
 
-    An end user's own limit takes the place of the project's limits for each end user with the same model, count and
-    window.
+    An end user's own limit takes the place of the project's limits for each end user with the same model, provider,
+    count and window.
     """
-    models = frozenset(model_ids)
+    every = frozenset(answerers)
     own = {_kind_of(rule) for rule in rules if rule.end_user and rule.end_user == end_user}
     applied = []
     for rule in rules:
@@ -138,9 +308,11 @@ def find_applying(
             if end_user is None or rule.end_user not in ("", end_user) or (not rule.end_user and _kind_of(rule) in own):
                 continue
             subject = end_user
-        if rule.model and not any(map(rule.covers, models)):
+        covered = [one for one in every if rule.covers(*one)] if rule.model or rule.provider else every
+        if (rule.model or rule.provider) and not covered:
             continue
-        applied.append(apply_rule(rule, subject, moment))
+        is_optional = bool(rule.provider) and rule.refuses and len(covered) < len(every)
+        applied.append(apply_rule(rule, subject, moment, is_optional=is_optional))
     return tuple(applied)
 
 
@@ -150,35 +322,23 @@ def counter_id_of(limit_id: UUID, end_user: str, starts_at: int) -> UUID:
     return UUID(bytes=blake2b(text, digest_size=16, key=limit_id.bytes).digest())
 
 
-def apply_rule(rule: LimitRule, end_user: str, moment: float) -> AppliedLimit:
+def apply_rule(rule: LimitRule, end_user: str, moment: float, *, is_optional: bool = False) -> AppliedLimit:
     """Return the limit as it holds for requests of an end user (empty: not a limit of end users) at a moment."""
-    window = window_at(rule.window, rule.time_zone, moment)
+    window = window_at(rule.window, rule.time_zone, moment, rule.first_day)
+    before = windows_before(window, rule.window, rule.time_zone, rule.rolling - 1) if rule.rolling > 1 else []
     amount = rule.amount_at(moment)
     capacity = int(amount * NANO) if rule.is_money else int(amount)
-    return AppliedLimit(rule, counter_id_of(rule.id, end_user, window.starts_at), window, capacity)
+    buckets = tuple([_bucket_of(rule, end_user, one) for one in (window, *before)])
+    return AppliedLimit(rule, buckets[0].counter_id, buckets[0].counter, window, capacity, is_optional, buckets)
 
 
-def count(
-    applied: Iterable[AppliedLimit], *, model_id: str, cost: Decimal, input_tokens: int, output_tokens: int
-) -> tuple[CountedAmount, ...]:
-    """Return what a request adds to its counters; limits of models that did not answer are left out."""
-    amounts = {
-        Limit.Counts.USD: cost,
-        Limit.Counts.REQUESTS: Decimal(1),
-        Limit.Counts.TOKENS: Decimal(input_tokens + output_tokens),
-        Limit.Counts.INPUT_TOKENS: Decimal(input_tokens),
-        Limit.Counts.OUTPUT_TOKENS: Decimal(output_tokens),
-    }
-    return tuple(
-        CountedAmount(one.counter_id, one.rule.id, one.window.starts_at, one.window.ends_at, one.rule.is_money, amount)
-        for one in applied
-        if one.rule.covers(model_id) and (amount := amounts[Limit.Counts(one.rule.counts)]) > ZERO
-    )
-
-
-def units_of(counted: Iterable[CountedAmount]) -> dict[UUID, int]:
-    """Return the amount to add to each counter, in units."""
-    return {one.counter_id: nanos_up(one.amount) if one.is_money else int(one.amount) for one in counted}
+def _bucket_of(rule: LimitRule, end_user: str, window: Window) -> Bucket:
+    counter_id = counter_id_of(rule.id, end_user, window.starts_at)
+    counter = balances.key("limit", counter_id, rule.organization_id)
+    used_until = window.ends_at
+    if used_until is not None:
+        used_until += (rule.rolling - 1) * (used_until - window.starts_at)
+    return Bucket(counter_id, counter, rule.organization_id, window, used_until)
 
 
 def text_of(units: int, *, is_money: bool) -> str:
@@ -197,17 +357,23 @@ def describe(applied: AppliedLimit) -> str:
     amount = text_of(applied.capacity, is_money=rule.is_money)
     counted = "USD" if rule.is_money else rule.counts.replace("_", " ").removesuffix("s" if amount == "1" else "")
     window = "in all" if rule.window is WindowKind.LIFETIME else f"a {rule.window}"
+    if rule.rolling > 1:
+        window = f"in {rule.rolling} {rule.window}s"
     model = f" on {rule.model}" if rule.model and rule.scope != Limit.Scope.MODEL else ""
-    whose = f"model {rule.model}" if rule.scope == Limit.Scope.MODEL else _OWNERS[rule.scope]
-    return f'limit "{rule.name}" of the {whose}{model}, {amount} {counted} {window}'
+    provider = f" at {rule.provider}" if rule.provider and rule.scope != Limit.Scope.PROVIDER else ""
+    named = rule.provider if rule.scope == Limit.Scope.PROVIDER else rule.model
+    whose = _OWNERS.get(rule.scope) or f"{rule.scope} {named}"
+    return f'limit "{rule.name}" of the {whose}{model}{provider}, {amount} {counted} {window}'
 
 
 def resets_at(applied: AppliedLimit) -> str:
     """Return when the limit counts from 0 again, for messages."""
     if applied.window.ends_at is None:
         return "it does not reset"
-    moment = datetime.fromtimestamp(applied.window.ends_at, UTC)
-    return f"it resets at {moment.isoformat().replace('+00:00', 'Z')}"
+    moment = datetime.fromtimestamp(applied.window.ends_at, UTC).isoformat().replace("+00:00", "Z")
+    if applied.rule.rolling > 1:
+        return f"the oldest {applied.rule.window} stops counting at {moment}"
+    return f"it resets at {moment}"
 
 
 _OWNERS: dict[str, str] = {
@@ -220,5 +386,5 @@ _OWNERS: dict[str, str] = {
 }
 
 
-def _kind_of(rule: LimitRule) -> tuple[str, str, str]:
-    return rule.model, rule.counts, rule.window
+def _kind_of(rule: LimitRule) -> tuple[str, str, str, str, int]:
+    return rule.model, rule.provider, rule.counts, rule.window, rule.rolling

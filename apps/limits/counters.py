@@ -9,10 +9,10 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -23,10 +23,12 @@ from apps.billing.balances import Balance
 from apps.kernel.money import LARGEST, ZERO, storable
 from apps.kernel.postgres import database
 from apps.kernel.postgres.postgres_arrays import write_array
-from apps.limits.applied import AppliedLimit, CountedAmount
+from apps.limits.applied import AppliedLimit, Bucket, CountedAmount
 
 # Seconds; the window of a counter that is published again is not known.
 _DAY = 86_400
+# A request that is settled later counts for no limit (`retention.py`).
+COUNTED_FOR: Final = timedelta(days=90)
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
@@ -41,9 +43,10 @@ class CounterCharge(NamedTuple):
 def charge(charges: Sequence[CounterCharge]) -> list[Balance]:
     """Add to counters inside the caller's transaction, once for each reference; return the counters to publish.
 
-    Raises DatabaseError.
+    A request that was admitted before `COUNTED_FOR` adds nothing. Raises DatabaseError.
     """
-    by_reference = {one.reference: one for one in charges if one.counted}
+    oldest = int((time.time() - COUNTED_FOR.total_seconds()) * 1000) << 80
+    by_reference = {one.reference: one for one in charges if one.counted and one.reference.int >= oldest}
     new = _append([by_reference[reference] for reference in sorted(by_reference)])
     sums: defaultdict[UUID, Decimal] = defaultdict(Decimal)
     facts: dict[UUID, tuple[UUID, CountedAmount]] = {}
@@ -86,6 +89,12 @@ def find_counters(ids: Iterable[UUID]) -> list[Balance]:
     return ledger.balances_of("limit", ids)
 
 
+def usage_of(applied: Collection[AppliedLimit]) -> dict[UUID, int]:
+    """Return what the counters of each limit add up to, in units, by the id of the first. Raises DatabaseError."""
+    known = {one.id: one.nanos for one in find_counters({each.counter_id for one in applied for each in one.buckets})}
+    return {one.counter_id: sum(known.get(each.counter_id, 0) for each in one.buckets) for one in applied}
+
+
 def counters_of(charges: Iterable[CounterCharge]) -> list[Balance]:
     """Return the counters of charges that an earlier settlement made. Raises DatabaseError."""
     ids = {counted.counter_id for one in charges for counted in one.counted}
@@ -93,13 +102,16 @@ def counters_of(charges: Iterable[CounterCharge]) -> list[Balance]:
 
 
 def publish(applied: Collection[AppliedLimit]) -> None:
+    """Give the store copies of all counters of limits, as `publish_buckets` does."""
+    publish_buckets([bucket for one in applied for bucket in one.buckets])
+
+
+def publish_buckets(buckets: Collection[Bucket]) -> None:
     """Read counters that the store has no copies of, and give it some; one that was never charged is 0.
 
     Raises DatabaseError, RedisError.
     """
-    _publish(
-        [Balance("limit", one.counter_id, ZERO, 0, 0, one.rule.organization_id, one.window.ends_at) for one in applied]
-    )
+    _publish([Balance("limit", one.counter_id, ZERO, 0, 0, one.organization_id, one.used_until) for one in buckets])
 
 
 def publish_again(counter_id: UUID, organization_id: UUID) -> None:
@@ -121,7 +133,7 @@ def _read(ids: Iterable[UUID]) -> tuple[list[Balance], int]:
 
 
 class CounterMismatch(NamedTuple):
-    """A counter and the sum of its charges, which it should be."""
+    """A counter and the sum of its charges, purged ones included, which it should be."""
 
     counter_id: UUID
     limit_id: UUID | None
@@ -134,13 +146,14 @@ def find_mismatches() -> list[CounterMismatch]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT coalesce(counter.id, charged.id), counter.limit_id, coalesce(counter.used, 0), coalesce(total, 0)
+            SELECT coalesce(counter.id, charged.id), counter.limit_id, coalesce(counter.used, 0),
+                coalesce(total, 0) + coalesce(counter.folded, 0)
             FROM limits_limitcounter counter
             FULL JOIN (
                 SELECT (item->>0)::uuid AS id, sum((item->>1)::numeric) AS total
                 FROM limits_limitcharge, jsonb_array_elements(counted) AS item GROUP BY 1
             ) charged ON charged.id = counter.id
-            WHERE coalesce(counter.used, 0) <> coalesce(total, 0) ORDER BY 1
+            WHERE coalesce(counter.used, 0) <> coalesce(total, 0) + coalesce(counter.folded, 0) ORDER BY 1
             """
         )
         return [CounterMismatch(*row) for row in cursor.fetchall()]

@@ -17,9 +17,10 @@ from apps.organizations.policy_source import PolicySource
 
 
 class Limit(PolicySource):
-    """A limit: whose requests count (`scope`, `model`), what of them, in which window, and how much is allowed.
+    """A limit: whose requests count (`scope`, `model`, `provider`), what of them, in which window, and how much is
+    allowed.
 
-    Scope, model, count, window and time zone never change: another limit counts from 0.
+    Scope, model, provider, count and window never change: another limit counts from 0.
     """
 
     organization_path = "organization_id"
@@ -34,6 +35,7 @@ class Limit(PolicySource):
         KEY = "key"
         END_USER = "end_user"
         MODEL = "model"
+        PROVIDER = "provider"
 
     class Counts(models.TextChoices):
         """The part of a request that counts."""
@@ -73,9 +75,15 @@ class Limit(PolicySource):
     end_user = models.CharField(max_length=256, blank=True)
     # A model's id, or a pattern of ids with `*`; empty: all models.
     model = models.CharField(max_length=255, blank=True)
+    # The id of the provider whose answers count; empty: all.
+    provider = models.CharField(max_length=255, blank=True, default="", db_default="")
     counts = models.CharField(max_length=16, choices=Counts.choices)
     window = models.CharField(max_length=8, choices=Window.choices)
     time_zone = models.CharField(max_length=64, default="UTC")
+    # For hours and days: how many of them count together, the present one and those before it; empty: the present one.
+    rolling = models.PositiveSmallIntegerField(null=True, blank=True)
+    # For weeks and months: a date whose weekday, or day of the month, is the first of each; empty: Monday, the first.
+    starts_on = models.DateField(null=True, blank=True)
     # USD, or a whole number.
     amount = MoneyField()
     action = models.CharField(max_length=8, choices=Action.choices, default=Action.REFUSE)
@@ -100,6 +108,15 @@ class Limit(PolicySource):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def window_text(self) -> str:
+        """The window in words: `in all`, `a month`, `in 24 hours`, `a month, from 2026-01-15 on`."""
+        if self.window == WindowKind.LIFETIME:
+            return "in all"
+        if self.rolling is not None:
+            return f"in {self.rolling} {self.window}s"
+        return f"a {self.window}" + (f", from {self.starts_on} on" if self.starts_on else "")
+
 
 class LimitCounter(models.Model):
     """The usage of a limit in a window; `id` follows from both, and from the end user.
@@ -116,6 +133,8 @@ class LimitCounter(models.Model):
     is_money = models.BooleanField()
     # USD, or a whole number.
     used = MoneyField()
+    # The part of `used` whose charges were purged.
+    folded = MoneyField(default=0, db_default=0)
     # Counts the changes of `used`; its copy carries it.
     used_version = models.BigIntegerField(default=1)
 
@@ -132,7 +151,7 @@ class LimitCounter(models.Model):
 
 
 class LimitCharge(models.Model):
-    """The amounts that a settled request added to counters. Never changed.
+    """The amounts that a settled request added to counters. Never changed; purged when old.
 
     `counted` is a list of `[counter, amount]`.
     """

@@ -14,13 +14,15 @@ from apps.kernel.rest.serializers import (
     DateTimeField,
     DecimalTextField,
     FutureMoment,
+    IntegerField,
     NameField,
     TextField,
 )
-from apps.limits.actions import scope_id_of
+from apps.limits.actions import MAX_ROLLING, scope_id_of
 from apps.limits.models import Limit
 from apps.limits.state import LimitState
 from apps.limits.windows import known_time_zones
+from apps.logs.serializers import CalendarDay
 
 # Texts around `*`: few, so that a pattern is matched at once.
 _PATTERN = re.compile(r"[^\s?\[\]*]*(\*[^\s?\[\]*]*){0,3}")
@@ -47,9 +49,21 @@ class NewLimitShape(_RaiseShape):
     )
     end_user = TextField(max_length=256, required=False, help_text="One end user's id: its own limit instead")
     model = TextField(max_length=255, required=False, help_text="A model's id, or a pattern with `*`")
+    provider = TextField(
+        max_length=255, required=False, help_text="A provider's id, such as `openai`, or `custom:` and your own's name"
+    )
     counts = ChoiceField(Limit.Counts.values)
     window = ChoiceField(Limit.Window.values)
     time_zone = TextField(max_length=64, default="UTC", help_text="For days, weeks and months, such as `Europe/Berlin`")
+    rolling = IntegerField(
+        low=2,
+        high=MAX_ROLLING,
+        required=False,
+        help_text="With `hour` or `day`: the last so many of them, the present one included",
+    )
+    starts_on = CalendarDay(
+        required=False, help_text="With `week` or `month`: each begins on this date's weekday, or day of the month"
+    )
     amount = DecimalTextField(help_text="USD, or a whole number")
     action = ChoiceField(Limit.Action.values, default=Limit.Action.REFUSE)
 
@@ -100,9 +114,9 @@ class LimitShape(CamelModelSerializer):
     class Meta:
         model = Limit
         fields = read_only_fields = [
-            *("id", "organization_id", "name", "scope", "scope_id", "end_user", "model", "counts", "window"),
-            *("time_zone", "amount", "action", "raised_amount", "raised_until", "raise_reason", "state"),
-            *("created_at", "updated_at"),
+            *("id", "organization_id", "name", "scope", "scope_id", "end_user", "model", "provider"),
+            *("counts", "window", "rolling", "starts_on", "time_zone", "amount", "action"),
+            *("raised_amount", "raised_until", "raise_reason", "state", "created_at", "updated_at"),
         ]
 
     def scope_id_of(self, limit: Limit) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -43,18 +44,25 @@ def states_of(limits: Iterable[Limit]) -> dict[Limit, LimitState | None]:
         is_of_each = limit.scope == Limit.Scope.END_USER and not limit.end_user
         applied[limit] = None if is_of_each else apply_rule(rule_of(limit), limit.end_user, now)
     counted = [one for one in applied.values() if one is not None]
-    used = {one.id: one.nanos for one in counters.find_counters([one.counter_id for one in counted])}
-    held = _held(counted)
+    used, held = counters.usage_of(counted), _held(counted)
     return {
-        limit: None if one is None else _state(one, used.get(one.counter_id, 0), held.get(one.counter))
+        limit: None if one is None else _state(one, used[one.counter_id], held.get(one.counter_id))
         for limit, one in applied.items()
     }
 
 
-def _held(applied: list[AppliedLimit]) -> dict[str, int]:
-    names = [one.counter for one in applied]
+def find_used_up(applied: Iterable[AppliedLimit]) -> list[AppliedLimit]:
+    """Return the limits of which nothing is left in the present window, apart from holds. Raises DatabaseError."""
+    every = list(applied)
+    used = counters.usage_of(every)
+    return [one for one in every if used[one.counter_id] >= one.capacity]
+
+
+def _held(applied: list[AppliedLimit]) -> dict[UUID, int]:
+    names = [bucket.counter for one in applied for bucket in one.buckets]
     try:
-        return {name: int(held or 0) for name, (held,) in zip(names, read_fields(names, "held"), strict=True)}
+        known = {name: int(held or 0) for name, (held,) in zip(names, read_fields(names, "held"), strict=True)}
+        return {one.counter_id: sum(known[each.counter] for each in one.buckets) for one in applied}
     except RedisError as error:
         log.warning("limits.holds_unknown", error=type(error).__name__)
         return {}
@@ -71,6 +79,6 @@ def _state(applied: AppliedLimit, used: int, held: int | None) -> LimitState:
         left=text_of(left, is_money=is_money),
         share=share,
         held_share=min((held or 0) * 100 // max(capacity, 1), 100 - share),
-        starts_at=None if window.ends_at is None else datetime.fromtimestamp(window.starts_at, UTC),
+        starts_at=None if window.ends_at is None else datetime.fromtimestamp(applied.buckets[-1].window.starts_at, UTC),
         resets_at=None if window.ends_at is None else datetime.fromtimestamp(window.ends_at, UTC),
     )

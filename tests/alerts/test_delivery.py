@@ -77,7 +77,7 @@ def test_pagerduty_gets_an_event_that_ends_with_the_alert(world: World, receiver
     )
     assert trigger["payload"]["summary"] == f"Acme: {alert.title}"
     assert (trigger["payload"]["severity"], trigger["payload"]["class"]) == ("error", "balance_low")
-    assert trigger["payload"]["custom_details"] == {"text": alert.text, "balance": "1.000000000000", "threshold": "5"}
+    assert trigger["payload"]["custom_details"] == {"text": alert.text, "balance": "1", "threshold": "5"}
     assert resolve == {"event_action": "resolve", "dedup_key": str(alert.id), "routing_key": ROUTING_KEY}
 
 

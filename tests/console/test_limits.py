@@ -9,12 +9,13 @@ import pytest
 
 from apps.kernel.ids import new_id
 from apps.limits import counters
-from apps.limits.applied import apply_rule, count, rule_of
+from apps.limits.applied import apply_rule, rule_of
 from apps.limits.counters import CounterCharge
 from apps.limits.models import Limit
-from tests.limits.limits import NOW
+from tests.limits.limits import NOW, count
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
+from tests.support.shipped_catalog import stock
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_a_limit_is_created_once_and_shown_with_its_state(world: World, fields: 
     limit = Limit.objects.get()
     assert (limit.scope, limit.amount, limit.action) == ("organization", 500, "refuse")
     one = apply_rule(rule_of(limit), "", NOW)
-    counted = count([one], model_id="x", cost=Decimal("125.5"), input_tokens=0, output_tokens=0)
+    counted = count([one], model_id="x", provider_id="sandbox", cost=Decimal("125.5"), input_tokens=0, output_tokens=0)
     counters.charge([CounterCharge(new_id(), world.acme.id, counted)])
     shown = adam.open(page(world.acme, "limits"))
     assert "Monthly budget The organization USD in all 125.5 of 500 374.5 –" in words(shown)
@@ -118,3 +119,21 @@ def test_developers_and_members_of_others_see_no_limits(world: World, fields: di
     limit = Limit.objects.get()
     assert Visitor(world.dana).open(page(world.acme, "limits")).status_code == 403
     assert Visitor(world.sam).open(page(world.elsewhere, f"limits/{limit.id}")).status_code in (403, 404)
+
+
+def test_a_limit_of_a_provider_over_the_last_hours_and_one_from_a_date(world: World, fields: dict[str, Any]) -> None:
+    stock()
+    adam, path = Visitor(world.adam), page(world.acme, "limits")
+    given = {**fields, "owner": "provider", "provider": "openai", "window": "hour", "rolling": "24", "startsOn": ""}
+    assert adam.send(path, given, once="one").status_code == 303
+    row = Limit.objects.get()
+    assert (row.scope, row.provider, row.window, row.rolling, row.starts_on) == ("provider", "openai", "hour", 24, None)
+    dated = {**fields, "name": "Billed", "provider": "", "window": "month", "rolling": "", "startsOn": "2026-01-15"}
+    assert adam.send(path, dated, once="two").status_code == 303
+    shown = words(adam.open(path))
+    assert "at openai" in shown
+    assert "USD in 24 hours" in shown
+    assert "USD a month, from 2026-01-15 on" in shown
+    wrong = adam.send(path, {**given, "name": "Other", "window": "month"}, once="three")
+    assert (wrong.status_code, Limit.objects.count()) == (400, 2)
+    assert "Not a field of the window month; the last hours or days may count" in words(wrong)

@@ -7,13 +7,17 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
+from msgspec.structs import replace
+
 from apps.billing import balances
 from apps.billing.balances import Balance
+from apps.billing.limit_holds import LimitHolds, MeasuredUse
 from apps.billing.reservations import ReservationRequest, ReservationResult, TokenRequest, reserve
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
-from apps.limits.applied import AppliedLimit, LimitRule, apply_rule
+from apps.limits.applied import AppliedLimit, AppliedLimits, CountedAmount, LimitRule, apply_rule, read_counted
 from apps.limits.models import LimitCounter
 from apps.limits.windows import WindowKind
 
@@ -30,8 +34,11 @@ def rule(counts: str = "requests", amount: str = "10", **fields: Any) -> LimitRu
         "scope": "organization",
         "end_user": "",
         "model": "",
+        "provider": "",
         "window": WindowKind.DAY,
         "time_zone": "UTC",
+        "rolling": 1,
+        "first_day": 0,
         "refuses": True,
         **fields,
     }
@@ -41,7 +48,9 @@ def rule(counts: str = "requests", amount: str = "10", **fields: Any) -> LimitRu
 def applied(counts: str = "requests", amount: str = "10", **fields: Any) -> AppliedLimit:
     """Return a limit as it holds for requests of NOW, with a copy of its counter at 0."""
     one = apply_rule(rule(counts, amount, **fields), "", NOW)
-    balances.publish_or_raise([Balance("limit", one.counter_id, Decimal(0), 0, 0, ORGANIZATION)])
+    balances.publish_or_raise(
+        [Balance("limit", bucket.counter_id, Decimal(0), 0, 0, ORGANIZATION) for bucket in one.buckets]
+    )
     return one
 
 
@@ -60,11 +69,22 @@ def ask(
         catalog_token=generation.read_generation_token(generation.CATALOG),
         organization_token=generation.read_generation_token(generation.organization_scope(ORGANIZATION)),
         payload=more.pop("payload", '{"n":1}'),
-        limits=tuple(one.hold_for(prompt) for one in limits),
-        tokens=tokens or TokenRequest(),
+        limits=LimitHolds.prepare(one.hold for one in limits) if limits else None,
+        tokens=replace(tokens or TokenRequest(), prompt=prompt),
         **more,
     )
     return reserve(request)
+
+
+def count(limits: Sequence[AppliedLimit], **answer: Any) -> tuple[CountedAmount, ...]:
+    """Return what a request adds to the counters of limits, as settlement reads it from the record."""
+    record, _ = AppliedLimits.prepare(limits, NOW).count(**answer)
+    return () if record is None else read_counted(msgspec.json.decode(record))
+
+
+def use(limits: Sequence[AppliedLimit], **answer: Any) -> MeasuredUse:
+    """Return what a request adds to the limits that it is held on."""
+    return AppliedLimits.prepare(limits, NOW).count(**answer)[1]
 
 
 def held(one: AppliedLimit) -> int:

@@ -9,8 +9,10 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
-from apps.billing import reservations
+from apps.billing import balances, reservations
+from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.billing.reconciliation import compare_holds
 from apps.billing.reservations import Hold, ReachedLimit, ReservationOutcome, TokenRequest
@@ -18,8 +20,9 @@ from apps.gateway.admission import admit
 from apps.gateway.settlement import outbox
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
-from apps.limits.applied import AppliedLimit, count
-from tests.limits.limits import ORGANIZATION, applied, ask, held
+from apps.limits.applied import AppliedLimit, AppliedLimits, Bucket
+from apps.limits.windows import WindowKind
+from tests.limits.limits import NOW, ORGANIZATION, applied, ask, held, use
 
 ALL = TokenRequest(100, 100, 100)
 
@@ -29,9 +32,26 @@ def streams() -> None:
     outbox.prepare()
 
 
+def publish_used(bucket: Bucket, units: int) -> None:
+    """Give the store a copy of a counter with so much used."""
+    amount = Decimal(units).scaleb(-9)
+    balances.publish_or_raise([Balance("limit", bucket.counter_id, amount, 1, 0, ORGANIZATION)])
+
+
+def used_in_store(bucket: Bucket) -> int:
+    return int(client().hget(bucket.counter, "amount") or 0)
+
+
 def end(hold: Hold, limits: Sequence[AppliedLimit], *, cost: str = "0", read: int = 0, written: int = 0) -> None:
     """Push the record of a request that cost and counted so much."""
-    counted = count(limits, model_id="echo", cost=Decimal(cost), input_tokens=read, output_tokens=written)
+    counted = use(
+        limits,
+        model_id="echo",
+        provider_id="sandbox",
+        cost=Decimal(cost),
+        input_tokens=read,
+        output_tokens=written,
+    )
     charge = Charge(ORGANIZATION, new_id(), new_id(), Decimal(0), Decimal(cost))
     outbox.push("worker-1", b"{}", admit.settle(hold, charge, counted))
 
@@ -121,36 +141,97 @@ def test_of_fifty_requests_at_once_exactly_those_that_fit_are_let_in(counts: str
     assert held(one) == fits * {"requests": 1, "usd": 3, "tokens": 140, "output_tokens": 100}[counts]
 
 
+def test_a_rolling_limit_counts_the_windows_before_and_holds_on_the_present_one() -> None:
+    one = applied("usd", "0.000001", window=WindowKind.HOUR, rolling=3)
+    present, before, oldest = one.buckets
+    publish_used(before, 300)
+    publish_used(oldest, 400)
+    client().hincrby(before.counter, "held", 50)
+    refused = ask([one], nanos=251, least_nanos=251)
+    assert refused.reached == ReachedLimit(0, 700, 50, 251)
+    answer = ask([one], nanos=200)
+    assert answer.hold is not None
+    assert [int(client().hget(each.counter, "held") or 0) for each in one.buckets] == [200, 50, 0]
+    # 50 are left, also to a stream that goes on.
+    short = reservations.extend(answer.hold, 51, 51, 51)
+    assert (short.growth, short.balance) == (reservations.ExtensionOutcome.SHORT, one.counter)
+    more = reservations.extend(answer.hold, 50, 50, 50)
+    assert (more.growth, held(one)) == (reservations.ExtensionOutcome.HELD, 250)
+    client().delete(oldest.counter)
+    assert (ask([one]).unknown, ask([one]).limits) == ("limit", (2,))
+    lost = reservations.extend(more.hold, 1, 1, 1)
+    assert (lost.growth, lost.balance) == (reservations.ExtensionOutcome.UNKNOWN, oldest.counter)
+    assert present.counter == one.counter
+
+
+def test_counters_without_copies_are_named_among_those_of_several_limits() -> None:
+    limits = [applied(), applied(window=WindowKind.DAY, rolling=2), applied("usd", window=WindowKind.HOUR, rolling=3)]
+    buckets = AppliedLimits.prepare(limits, NOW).buckets
+    gone = [buckets[place] for place in (1, 3, 5)]
+    assert gone == [limits[1].buckets[0], limits[1].buckets[1], limits[2].buckets[2]]
+    client().delete(*[one.counter for one in gone])
+    assert ask(limits).limits == (1, 3, 5)
+    assert [held(one) for one in limits] == [0, 0, 0]
+
+
+def needs_of(nanos: int, prompt: int, answer: int) -> dict[str, int]:
+    """Return what a request needs of limits, by what they count."""
+    return {
+        "usd": nanos,
+        "requests": 1,
+        "tokens": prompt + answer,
+        "input_tokens": prompt,
+        "output_tokens": answer,
+    }
+
+
 def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
     draw = random.Random(11)
     kinds = ("usd", "requests", "tokens", "input_tokens", "output_tokens")
     for _ in range(25):
-        limits = []
+        limits: list[AppliedLimit] = []
+        before: dict[str, int] = {}
         for _ in range(draw.randint(1, 6)):
             counts = draw.choice(kinds)
             amount = draw.choice((0, 1, 7, 200, 900))
             text = str(Decimal(amount).scaleb(-9)) if counts == "usd" else str(amount)
-            limits.append(applied(counts, text, refuses=draw.random() < 0.8))
+            rolling = draw.choice((1, 1, 2, 4))
+            one = applied(counts, text, refuses=draw.random() < 0.8, rolling=rolling)
+            for bucket in one.buckets[1:]:
+                publish_used(bucket, draw.choice((0, 1, amount // 4)))
+                before[one.counter] = before.get(one.counter, 0) + used_in_store(bucket)
+            # An optional limit covers all that the request wants.
+            limits.append(replace(one, is_optional=one.rule.refuses and draw.random() < 0.4))
         totals = dict.fromkeys(range(len(limits)), 0)
         open_holds: list[tuple[Hold, list[int]]] = []
         for _ in range(25):
             nanos, prompt, answer = draw.choice((0, 3, 60)), draw.choice((1, 40)), draw.choice((0, 1, 90))
-            needs = {
-                "usd": nanos,
-                "requests": 1,
-                "tokens": prompt + answer,
-                "input_tokens": prompt,
-                "output_tokens": answer,
-            }
-            needed = [needs[one.rule.counts] for one in limits]
+
+            def room(one: AppliedLimit, used: dict[str, int] = before) -> int:
+                return one.capacity - used.get(one.counter, 0)
+
+            least = draw.choice((0, answer)), draw.choice((0, nanos))
+            whole, small = needs_of(nanos, prompt, answer), needs_of(least[1], prompt, least[0])
             fits = all(
-                totals[at] + needed[at] <= one.capacity and totals[at] < one.capacity
+                totals[at] + (whole if one.is_optional else small)[one.rule.counts] <= room(one)
+                and totals[at] < room(one)
                 for at, one in enumerate(limits)
                 if one.rule.refuses
             )
-            found = ask(limits, nanos=nanos, prompt=prompt, tokens=TokenRequest(answer, answer, answer))
+            found = ask(
+                limits,
+                nanos=nanos,
+                least_nanos=least[1],
+                prompt=prompt,
+                tokens=TokenRequest(answer, least[0], least[0]),
+            )
             assert (found.outcome is ReservationOutcome.HELD) is fits
             if found.hold is not None:
+                granted = answer if found.hold.tokens is None else found.hold.tokens
+                assert least[0] <= granted <= answer
+                assert least[1] <= found.hold.amount_nanos <= nanos
+                needs = needs_of(found.hold.amount_nanos, prompt, granted)
+                needed = [needs[one.rule.counts] for one in limits]
                 for at, more in enumerate(needed):
                     totals[at] += more
                 open_holds.append((found.hold, needed))

@@ -22,16 +22,18 @@ from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
 from apps.limits import counters
-from apps.limits.applied import AppliedLimit, apply_rule, count
+from apps.limits.applied import AppliedLimit, apply_rule
 from apps.limits.counters import CounterCharge
 from apps.limits.erasure import erase
 from apps.limits.models import LimitCharge, LimitCounter
-from tests.limits.limits import NOW, ORGANIZATION, ask, held, rule, used
+from tests.limits.limits import NOW, ORGANIZATION, ask, count, held, rule, used
 from tests.logs.entries import entry
 
 
 def charge_of(limits: list[AppliedLimit], cost: str = "0.1", read: int = 7, written: int = 2) -> CounterCharge:
-    counted = count(limits, model_id="echo", cost=Decimal(cost), input_tokens=read, output_tokens=written)
+    counted = count(
+        limits, model_id="echo", provider_id="sandbox", cost=Decimal(cost), input_tokens=read, output_tokens=written
+    )
     return CounterCharge(new_id(), ORGANIZATION, counted)
 
 
@@ -105,7 +107,7 @@ def test_a_record_is_counted_once_and_its_hold_goes_with_it() -> None:
     answer = ask([one], prompt=50)
     assert answer.hold is not None
     identifier = UUID(answer.hold.id)
-    counted = count([one], model_id="echo", cost=Decimal(0), input_tokens=40, output_tokens=5)
+    counted = count([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=40, output_tokens=5)
     outbox.push("worker-1", encode(entry(id=identifier, organization_id=ORGANIZATION, limits=counted)))
     messages = outbox.read_batch("test", 10, 1)
     assert (settle(messages), used(one.counter_id), held(one), amount_in_store(one)[0]) == (1, 45, 0, "45")
@@ -132,7 +134,7 @@ def test_a_request_counts_in_the_window_in_which_it_was_admitted() -> None:
     ]
     # A worker whose clock is behind meets the window before, which is full.
     assert ask([before]).outcome is ReservationOutcome.LIMIT_REACHED
-    counted = count([before], model_id="echo", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    counted = count([before], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0)
     record = entry(id=UUID(old.hold.id), organization_id=ORGANIZATION, limits=counted)
     outbox.push("worker-1", encode(record))
     settle(outbox.read_batch("test", 10, 1))
@@ -154,7 +156,7 @@ def test_a_dead_workers_request_gives_back_and_its_late_record_counts_once() -> 
     assert sweep() == 1
     assert settle(outbox.read_batch("test", 10, 1)) == 1
     assert (held(one), used(one.counter_id)) == (0, None)
-    counted = count([one], model_id="echo", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    counted = count([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0)
     for _ in range(2):
         outbox.push("worker-1", encode(entry(id=identifier, organization_id=ORGANIZATION, limits=counted)))
     settle(outbox.read_batch("test", 10, 1))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
-from apps.limits.windows import Window, WindowKind, window_at
+from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
 
 
 def seconds(text: str) -> int:
@@ -58,3 +58,45 @@ def test_a_clock_that_is_set_back_meets_the_window_before() -> None:
 
 def test_a_lifetime_never_ends() -> None:
     assert window_at(WindowKind.LIFETIME, "UTC", 0) == window_at(WindowKind.LIFETIME, "UTC", 9e9) == Window(0, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts_on", "moment", "begins", "ends"),
+    [
+        # A Wednesday.
+        ("week", "2026-04-01", "2026-05-06 00:00:00", "2026-05-06 00:00:00", "2026-05-13 00:00:00"),
+        ("week", "2026-04-01", "2026-05-05 23:59:59", "2026-04-29 00:00:00", "2026-05-06 00:00:00"),
+        ("week", "2026-04-06", "2026-05-05 12:00:00", "2026-05-04 00:00:00", "2026-05-11 00:00:00"),
+        ("month", "2026-01-15", "2026-05-14 23:59:59", "2026-04-15 00:00:00", "2026-05-15 00:00:00"),
+        ("month", "2026-01-15", "2026-12-15 00:00:00", "2026-12-15 00:00:00", "2027-01-15 00:00:00"),
+        # Months without the day begin on their last.
+        ("month", "2026-01-31", "2026-02-27 12:00:00", "2026-01-31 00:00:00", "2026-02-28 00:00:00"),
+        ("month", "2026-01-31", "2026-02-28 12:00:00", "2026-02-28 00:00:00", "2026-03-31 00:00:00"),
+        ("month", "2028-01-30", "2028-02-29 12:00:00", "2028-02-29 00:00:00", "2028-03-30 00:00:00"),
+        ("month", "2026-03-01", "2026-05-01 00:00:00", "2026-05-01 00:00:00", "2026-06-01 00:00:00"),
+    ],
+)
+def test_weeks_and_months_begin_on_the_day_of_a_date(
+    kind: str, starts_on: str, moment: str, begins: str, ends: str
+) -> None:
+    first_day = first_day_of(WindowKind(kind), date.fromisoformat(starts_on))
+    assert window_at(WindowKind(kind), "UTC", seconds(moment), first_day) == Window(seconds(begins), seconds(ends))
+
+
+def test_windows_from_a_date_follow_each_other_over_years() -> None:
+    for kind, first_day in [(WindowKind.MONTH, day) for day in (1, 15, 28, 29, 30, 31)] + [(WindowKind.WEEK, 3)]:
+        window = window_at(kind, "Europe/Berlin", seconds("2027-01-15 12:00:00"), first_day)
+        for _ in range(30):
+            assert window.ends_at is not None
+            following = window_at(kind, "Europe/Berlin", window.ends_at, first_day)
+            assert following.starts_at == window.ends_at
+            assert window_at(kind, "Europe/Berlin", window.ends_at - 0.001, first_day) == window
+            window = following
+
+
+def test_the_windows_before_end_where_the_next_begins_also_over_a_change_of_the_clock() -> None:
+    for kind, zone in ((WindowKind.DAY, "Europe/Berlin"), (WindowKind.HOUR, "UTC"), (WindowKind.DAY, "Africa/Cairo")):
+        window = window_at(kind, zone, seconds("2026-04-26 12:00:00"))
+        for before in windows_before(window, kind, zone, 31):
+            assert (before.ends_at, before.contains(window.starts_at - 1)) == (window.starts_at, True)
+            window = before

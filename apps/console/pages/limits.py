@@ -147,6 +147,7 @@ def _owners(workspace: Workspace) -> list[tuple[str, str]]:
         *((f"member:{one.user_id}", f"Member {one.user.email}") for one in people),
         *((f"member:{one.account_id}", f"Service account {one.name}") for one in accounts_of(organization)),
         *((f"key:{one.id}", f"Key {one}") for one in keys[:MAX_KEYS]),
+        (Limit.Scope.PROVIDER, "One provider: routing leaves it out beyond the limit"),
     ]
 
 

@@ -33,7 +33,7 @@ from apps.keys.authenticate import find_api_key
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.own_models import OwnModels, read_models
-from apps.limits.applied import LimitRule, rule_of
+from apps.limits.applied import PolicyLimits, rule_of
 from apps.limits.models import Limit
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
@@ -94,8 +94,8 @@ class Policy:
     allowed_origins: frozenset[str] = frozenset()
     # Access rules about tools of MCP servers.
     tool_rules: tuple[AccessRule, ...] = ()
-    # The organization's limits that may hold for its requests.
-    limits: tuple[LimitRule, ...] = ()
+    # The organization's limits that may hold for its requests, prepared for the present windows; None without any.
+    limits: PolicyLimits | None = field(default=None, compare=False)
 
     @property
     def spending_limit(self) -> Decimal | None:
@@ -129,7 +129,7 @@ class Policy:
             rules=(),
             guardrails=None,
             reachable_models={},
-            limits=tuple(limit for limit in self.limits if limit.is_money),
+            limits=None if self.limits is None else self.limits.of_money,
         )
 
     def is_current(self) -> bool:
@@ -275,7 +275,7 @@ def _rules_of(key: ApiKey) -> tuple[AccessRule, ...]:
     return tuple(AccessRule(row.id, row.rule_type, row.rule_value) for row in rows)
 
 
-def _limits_of(key: ApiKey, organization: Organization) -> tuple[LimitRule, ...]:
+def _limits_of(key: ApiKey, organization: Organization) -> PolicyLimits | None:
     rows = Limit.objects.filter(
         Q(team=None) | Q(team__in=with_wholes(key.team_id, key.project.team_id)),
         Q(project=None) | Q(project=key.project_id),
@@ -283,7 +283,8 @@ def _limits_of(key: ApiKey, organization: Organization) -> tuple[LimitRule, ...]
         Q(api_key=None) | Q(api_key=key.id),
         organization=organization,
     )
-    return tuple(map(rule_of, rows.order_by("id")))
+    rules = tuple(map(rule_of, rows.order_by("id")))
+    return PolicyLimits(rules) if rules else None
 
 
 def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache, partial
 from math import ceil
@@ -16,9 +16,10 @@ from django.conf import settings
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
-from apps.billing import balances, reservations
+from apps.billing import reservations
 from apps.billing.balance_copies import parse_copy_key
 from apps.billing.ledger import Charge
+from apps.billing.limit_holds import MeasuredUse
 from apps.billing.reservations import (
     ExtensionOutcome,
     Hold,
@@ -48,7 +49,7 @@ from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.store_keys import shard_of
 from apps.limits import counters
-from apps.limits.applied import AppliedLimit, CountedAmount, describe, resets_at, text_of, units_of
+from apps.limits.applied import AppliedLimit, AppliedLimits, describe, resets_at, text_of
 from apps.logs.entry import Entry
 
 # Refusals that other requests' holds cause, and the seconds that these may take to release them (docs/adr/0079).
@@ -64,7 +65,16 @@ _RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that was never removed no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _TOTAL_TIMEOUT = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+_NO_TOKENS = TokenRequest()
 _Question = Callable[[reservations.ReservationRequest], ReservationResult]
+
+
+class ProviderLimitReached(Exception):
+    """A limit of a provider does not cover the request, which others may answer."""
+
+    def __init__(self, limit: AppliedLimit) -> None:
+        super().__init__(limit.rule.name)
+        self.limit = limit
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
@@ -89,17 +99,16 @@ def admit(
     *,
     rate_family: str | None,
     free: bool,
-    limits: Sequence[AppliedLimit] = (),
+    limits: AppliedLimits | None = None,
 ) -> AdmissionGrant | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
     `rate_family` is its route's; `free` tells that its model costs nothing: then another rate holds as well.
-    Raises RateLimited, PaymentRequired, Gone.
+    Raises RateLimited, PaymentRequired, Gone; ProviderLimitReached where another provider may answer.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
-    request = _request_of(policy, catalog, worst, entry.id, note, _rates_of(policy, rate_family, free=free))
-    if limits:
-        request = _with_limits(request, worst, limits)
+    rates = _rates_of(policy, rate_family, free=free)
+    request = _request_of(policy, catalog, worst, entry.id, note, rates, limits)
     offline = None
     try:
         answer = _ask(reservations.reserve, request, policy, limits)
@@ -111,7 +120,7 @@ def admit(
         if _is_stale(answer, policy, catalog, token):
             return None
         _raise_refusal(answer, policy, worst, limits)
-    warned = tuple([limits[place] for place in answer.limits]) if answer.limits else ()
+    warned = _named(answer, limits) if answer.limits else ()
     return AdmissionGrant(answer.rate, offline or answer.hold, warned)
 
 
@@ -123,7 +132,7 @@ def check(
     *,
     rate_family: str | None,
     free: bool,
-    limits: Sequence[AppliedLimit] = (),
+    limits: AppliedLimits | None = None,
 ) -> bool:
     """Refuse what `admit` would refuse now, before anything outside is asked for it; nothing is counted or held.
 
@@ -131,9 +140,7 @@ def check(
     have changed and must be read again. Raises as `admit` does. Where the store gives no answer, `admit` decides.
     """
     rates = () if rate_family is None else _rates_of(policy, rate_family, free=free)
-    request = _request_of(policy, catalog, worst, new_id(), "", rates)
-    if limits:
-        request = _with_limits(request, worst, limits)
+    request = _request_of(policy, catalog, worst, new_id(), "", rates, limits)
     try:
         answer = _ask(reservations.look, request, policy, limits)
     except RedisError:
@@ -154,7 +161,13 @@ def _is_stale(answer: ReservationResult, policy: Policy, catalog: Catalog, token
 
 
 def _request_of(
-    policy: Policy, catalog: Catalog, worst: WorstCase, identifier: UUID, note: str, rates: tuple[RateLimit, ...]
+    policy: Policy,
+    catalog: Catalog,
+    worst: WorstCase,
+    identifier: UUID,
+    note: str,
+    rates: tuple[RateLimit, ...],
+    limits: AppliedLimits | None,
 ) -> reservations.ReservationRequest:
     """Return the request for the store: amounts in nanos of a USD."""
     want = nanos_up(worst.cost)
@@ -176,27 +189,30 @@ def _request_of(
         rates=rates,
         most_in_flight=policy.concurrency,
         flight_seconds=int(_TOTAL_TIMEOUT.value) + _FLIGHT_SLACK,
+        limits=None if limits is None else limits.holds,
+        tokens=_NO_TOKENS if limits is None else _tokens_of(worst, limits),
     )
 
 
-def _with_limits(
-    request: reservations.ReservationRequest, worst: WorstCase, limits: Sequence[AppliedLimit]
-) -> reservations.ReservationRequest:
-    """Return the request with what it holds of limits: its prompt's tokens, and the longest answer of any candidate."""
-    tariffs = [tariff for _, tariff in worst.tariffs]
-    tokens = TokenRequest(
-        want=max((one.max_tokens for one in tariffs), default=0),
-        part=max((one.useful_tokens for one in tariffs), default=0),
-        least=max((one.min_tokens for one in tariffs), default=0),
-    )
-    held = tuple([one.hold_for(worst.prompt_tokens) for one in limits])
-    return msgspec.structs.replace(request, limits=held, tokens=tokens)
+def _tokens_of(worst: WorstCase, limits: AppliedLimits) -> TokenRequest:
+    """Return what a request holds of limits of tokens: its prompt's, and the longest answer of any candidate."""
+    want = part = least = 0
+    if limits.holds.has_answers:
+        for _, tariff in worst.tariffs:
+            want, part = max(want, tariff.max_tokens), max(part, tariff.useful_tokens)
+            least = max(least, tariff.min_tokens)
+    return TokenRequest(want, part, least, worst.prompt_tokens)
+
+
+def _named(answer: ReservationResult, limits: AppliedLimits | None) -> tuple[AppliedLimit, ...]:
+    """Return the limits that the store's answer warns of."""
+    return () if limits is None else tuple([limits.limits[place] for place in answer.limits])
 
 
 def _raise_refusal(
-    answer: ReservationResult, policy: Policy, worst: WorstCase, limits: Sequence[AppliedLimit] = ()
+    answer: ReservationResult, policy: Policy, worst: WorstCase, limits: AppliedLimits | None = None
 ) -> None:
-    """Raise the error for a request that the store refused: RateLimited, PaymentRequired, Gone."""
+    """Raise the error for a request that the store refused, as `admit` does."""
     match answer.outcome:
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
@@ -220,8 +236,13 @@ def _raise_refusal(
             raise PaymentRequired(
                 "Insufficient credits: " + _shortfall(worst, answer.left_nanos, "add credits under Billing")
             )
-        case ReservationOutcome.LIMIT_REACHED if answer.reached is not None:
-            _raise_limit(limits[answer.reached.place], answer.reached)
+        case ReservationOutcome.LIMIT_REACHED if answer.reached is not None and limits is not None:
+            limit = limits.limits[answer.reached.place]
+            if limit.is_optional:
+                if answer.reached.used >= limit.capacity and policy.limits is not None:
+                    policy.limits.note_used_up(limit)
+                raise ProviderLimitReached(limit)
+            _raise_limit(limit, answer.reached)
         case ReservationOutcome.UNKNOWN if answer.unknown == "limit":
             raise _unreadable()
         case ReservationOutcome.UNKNOWN:
@@ -249,7 +270,7 @@ def _ask(
     question: _Question,
     request: reservations.ReservationRequest,
     policy: Policy,
-    limits: Sequence[AppliedLimit] = (),
+    limits: AppliedLimits | None = None,
 ) -> ReservationResult:
     """Ask the store, and again where what others hold may be on its way back. Raises RedisError, Overloaded."""
     answer = _ask_with_balances(question, request, policy, limits)
@@ -261,7 +282,7 @@ def _ask(
 
 
 def _ask_with_balances(
-    question: _Question, request: reservations.ReservationRequest, policy: Policy, limits: Sequence[AppliedLimit]
+    question: _Question, request: reservations.ReservationRequest, policy: Policy, limits: AppliedLimits | None
 ) -> ReservationResult:
     """Ask the store, and again with balances that it does not know. Raises RedisError, Overloaded."""
     answer = question(request)
@@ -270,11 +291,18 @@ def _ask_with_balances(
         if answer.outcome is ReservationOutcome.UNKNOWN:
             scope = answer.unknown or "organization"
             if scope == "limit":
-                _read_counters(partial(counters.publish, [limits[place] for place in answer.limits]))
+                _read_counters(partial(_publish_counters, answer, limits))
             else:
                 last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
             answer = question(request)
     return answer
+
+
+def _publish_counters(answer: ReservationResult, limits: AppliedLimits | None) -> None:
+    """Give the store copies of the counters that its answer names. Raises DatabaseError, RedisError."""
+    if limits is not None:
+        buckets = limits.buckets
+        counters.publish_buckets([buckets[place] for place in answer.limits])
 
 
 def _unreadable() -> Overloaded:
@@ -324,16 +352,12 @@ def _publish_again(policy: Policy, name: str) -> None:
         last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
 
 
-def settle(hold: Hold | OfflineHold, charge: Charge, counted: Sequence[CountedAmount] = ()) -> SettledHold | None:
+def settle(hold: Hold | OfflineHold, charge: Charge, use: MeasuredUse | None = None) -> SettledHold | None:
     """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
     if isinstance(hold, OfflineHold):
         hold.settle(charge)
         return None
-    if not hold.limits:
-        return reduce_to_cost(hold, charge)
-    units = units_of(counted)
-    names = {balances.key("limit", identifier, charge.organization_id): more for identifier, more in units.items()}
-    return reduce_to_cost(hold, charge, names)
+    return reduce_to_cost(hold, charge, use)
 
 
 def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:

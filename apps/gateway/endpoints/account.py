@@ -21,6 +21,7 @@ from django.views.decorators.http import require_safe
 from apps.billing.models import Transaction
 from apps.billing.period_limits import find_usage_ceiling
 from apps.gateway.access.credentials import API_KEYS
+from apps.gateway.dialects.reading.answers import exact_number
 from apps.kernel.errors import Gone, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
 from apps.kernel.money import ZERO
@@ -35,7 +36,6 @@ from apps.organizations.credentials.management_keys import is_management_key, ma
 from apps.organizations.credentials.sessions import find_caller
 from apps.organizations.models import ManagementKey, Organization, Plan, Project
 
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
 # Characters of an id that may be one.
 _MAX_ID_LENGTH = 100
 
@@ -93,7 +93,19 @@ def _authenticated(request: HttpRequest) -> ApiKey:
 
 
 def _answer(report: Report) -> HttpResponse:
-    return HttpResponse(_ENCODER.encode({"data": report}), content_type="application/json")
+    return HttpResponse(msgspec.json.encode({"data": _plainly(report)}), content_type="application/json")
+
+
+def _plainly(value: Any) -> Any:
+    """Return a report with its amounts as numbers with every digit and no exponent."""
+    match value:
+        case Decimal():
+            return exact_number(value)
+        case dict():
+            return {name: _plainly(one) for name, one in value.items()}
+        case list():
+            return [_plainly(one) for one in value]
+    return value
 
 
 Report = dict[str, Any]

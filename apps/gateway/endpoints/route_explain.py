@@ -5,7 +5,9 @@ It reserves nothing, records nothing and costs nothing. Decisions come in the pi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from apps.gateway.routing import preferences
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import AUTO
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.routing.provider_limits import explain_limited, find_limited_providers, is_limited
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.tasks import TASKS
 from apps.gateway.upstream.call_provider import target_of
@@ -34,6 +37,7 @@ from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
 from apps.keys.iam import first_refusal
+from apps.limits.applied import LimitRule
 
 # Offers that are left out are named up to so many: `auto` leaves out nearly all there are.
 _MAX_NAMED = 50
@@ -58,21 +62,27 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
     shared = shared_discounts(catalog.generation)
-    preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
+    resolved = preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
+    no_fallback = request.is_header_true("x-no-fallback")
+    limited = find_limited_providers(policy.limits, resolved)
+    if limited and not preferences.is_bound(resolved, chat, no_fallback=no_fallback):
+        preferred = preferences.leave_out(resolved, partial(is_limited, limited))
     ranking, dropped_fields = preferences.choose_order(
         preferred,
         chat,
         profile,
         CIRCUIT_BREAKERS.stats,
         strict=request.is_header_true("x-strict"),
-        no_fallback=request.is_header_true("x-no-fallback"),
+        no_fallback=no_fallback,
     )
+    if preferred is not resolved:
+        ranking = explain_limited(ranking, resolved, limited)
     worst = estimate_worst_case(chat, preferred, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {
         "object": "route.explanation",
         "requested_model": chat.model,
-        "requested_provider": preferred.requested_provider,
+        "requested_provider": resolved.requested_provider,
         "used_model": first.model_id,
         "used_provider": first.provider_id,
         "underlying_used_model": first.model_name,
@@ -83,10 +93,15 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
         ],
         "warnings": [
             *msgspec.to_builtins(dropped_fields),
-            *offload(len(body), _dropped_fields, chat, first, preferred.requested_provider),
+            *offload(len(body), _dropped_fields, chat, first, resolved.requested_provider),
         ],
         "excluded": _excluded(
-            policy, catalog.models.get(first.model_id), chat, first, {one.mapping for one in preferred.eligible}
+            policy,
+            catalog.models.get(first.model_id),
+            chat,
+            first,
+            {one.mapping for one in preferred.eligible},
+            limited if preferred is not resolved else [],
         ),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
@@ -110,17 +125,28 @@ def _dropped_fields(chat: Chat, candidate: Candidate, named: str | None) -> list
 
 
 def _excluded(
-    policy: Policy, model: CatalogModel | None, chat: Chat, first: Candidate, left: set[str]
+    policy: Policy,
+    model: CatalogModel | None,
+    chat: Chat,
+    first: Candidate,
+    left: set[str],
+    limited: Sequence[LimitRule],
 ) -> list[dict[str, str]]:
     """Return the first model's other offers, each with the first reason that speaks against it."""
     if model is None or chat.model == AUTO:
         return []
     offers = [one.edition(first.model_name) for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
     edition = first.model_name if first.offer.is_edition else ""
-    return [{"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MAX_NAMED]]
+    return [
+        {"provider": one.provider.id, "reason": _reason(policy, chat, one, edition, limited)}
+        for one in offers[:_MAX_NAMED]
+    ]
 
 
-def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:
+def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str, limited: Sequence[LimitRule]) -> str:
+    limit = next((one for one in limited if one.covers(offer.model_id, offer.provider.id)), None)
+    if limit is not None:
+        return f'the limit "{limit.name}" is used up'
     if not offer.is_live(datetime.now(UTC).date()):
         return "not served any more, or switched off"
     if TASKS[chat.task].find_dialect(chat, offer) is None:

@@ -159,6 +159,28 @@ def strict_refusal(dropped_fields: Sequence[DroppedField]) -> InvalidRequest:
     )
 
 
+def is_bound(preferred: Candidates, chat: Chat, *, no_fallback: bool) -> bool:
+    """Return whether the client wants no provider but the one that it named."""
+    if preferred.requested_provider is None:
+        return False
+    return no_fallback or (chat.preferences is not None and not chat.preferences.allow_fallbacks)
+
+
+def leave_out(preferred: Candidates, is_out: Callable[[Candidate], bool]) -> Candidates:
+    """Return the candidates without some, or all where none would be left. A named provider that is left out is as good
+    as not named: the others stand by."""
+    eligible = tuple([one for one in preferred.eligible if not is_out(one)])
+    if not eligible or len(eligible) == len(preferred.eligible):
+        return preferred
+    providers = {one.provider_id for one in eligible}
+    named = preferred.requested_provider if preferred.requested_provider in providers else None
+    if not isinstance(preferred, PreferredCandidates):
+        return Candidates(named, eligible)
+    left = ((group, leave_out(group.candidates, is_out)) for group in preferred.groups)
+    groups = [replace(group, candidates=rest) for group, rest in left if not all(map(is_out, rest.eligible))]
+    return replace(preferred, requested_provider=named, eligible=eligible, groups=tuple(groups))
+
+
 def choose_order(
     preferred: Candidates,
     chat: Chat,

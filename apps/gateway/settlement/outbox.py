@@ -232,9 +232,8 @@ def _push_arguments(
         hold = settled.hold
         keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
         args += (hold.id, settled.note, *settled.stays)
-        if settled.counters:
-            keys += [name for name, _ in settled.counters]
-            args += [f"+{more}" for _, more in settled.counters]
+        keys += settled.counters
+        args += settled.more
     return keys, args
 
 

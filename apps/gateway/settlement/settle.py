@@ -23,7 +23,7 @@ from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.concurrency.background import throttled
 from apps.kernel.valkey.shards import ask_each
 from apps.limits import counters
-from apps.limits.applied import CountedAmount
+from apps.limits.applied import read_counted
 from apps.log_sinks import queue as log_sinks
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -72,8 +72,7 @@ def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
 
 def _counted_by(entry: Entry) -> counters.CounterCharge:
     """Return what a record adds to the counters of limits."""
-    counted = msgspec.convert(entry.limits, tuple[CountedAmount, ...])
-    return counters.CounterCharge(entry.id, entry.organization_id, counted)
+    return counters.CounterCharge(entry.id, entry.organization_id, read_counted(entry.limits))
 
 
 def sweep() -> int:
