@@ -114,7 +114,7 @@ class ClearingAccountAdmin(RecordAdmin):
         """Return the age of the oldest item."""
         return "-" if row.oldest_at is None else as_text.seconds(row.age)
 
-    @admin.display(description="May be")
+    @admin.display(description="Bound")
     def allowed(self, row: ClearingAccount) -> str:
         """Return the age that the oldest item may have."""
         return as_text.seconds(row.bound)
@@ -129,10 +129,7 @@ class ClearingAccountAdmin(RecordAdmin):
 class BalanceSheetAdmin(RecordAdmin):
     """One row a sheet."""
 
-    list_display = (
-        *("drawn_at", "received", "used", "batches", "credits", "held", "answered", "available"),
-        *("ledger_difference", "holds_difference"),
-    )
+    list_display = ("drawn_at", "credits", "held", "answered", "available", "balances")
     sortable_by = ()
     ordering = ("-id",)
     help_texts = {
@@ -147,3 +144,8 @@ class BalanceSheetAdmin(RecordAdmin):
         "ledger_difference": "USD: received less used, batches, deleted and credits; it must be 0.",
         "holds_difference": "USD: holds of requests less the amounts held on balances; it must be 0.",
     }
+
+    @admin.display(description="Balances", boolean=True)
+    def balances(self, row: BalanceSheet) -> bool:
+        """Return whether both differences are 0."""
+        return row.is_balanced

@@ -21,6 +21,7 @@ class BillReadingAdmin(RecordAdmin):
     ordering = ("-id",)
     help_texts = {
         "provider": "The provider's id in the catalog.",
+        "started_at": "When it began (UTC).",
         "origin": "`api`, or the imported file: its name and the begin of its SHA-256.",
         "finished_at": "When it ended (UTC); empty: it is running, or its process ended early.",
         "covers_from": "The begin of the period whose lines it has (UTC); empty after a failure.",
@@ -36,10 +37,14 @@ class BillLineAdmin(LongTableAdmin):
     """One row a line and version; the highest version is in force."""
 
     list_display = ("starts_at", "provider", "source", "model", "version", "input_tokens", "output_tokens", "cost")
-    list_filter = ("provider", "source")
+    list_filter = ("source",)
     owners = ("reading_id",)
     help_texts = {
         "reading": "The reading that brought it.",
+        "provider": "The provider's id in the catalog.",
+        "starts_at": "The begin of the period (UTC).",
+        "ends_at": "The end of the period (UTC).",
+        "output_tokens": "All output tokens, reasoning included.",
         "source": "The provider's report, or an imported file.",
         "model": "As the provider calls it; empty for costs of no model.",
         "request_id": "The request's id where the bill names single requests.",
@@ -57,18 +62,25 @@ class BillLineAdmin(LongTableAdmin):
 class BillComparisonAdmin(RecordAdmin):
     """One row a provider and day."""
 
-    list_display = ("day", "provider", "billed_cost", "logged_cost", "difference", "causes", "is_above")
+    list_display = ("day", "provider", "billed_cost", "logged_cost", "difference", "causes", "is_within")
     list_filter = ("provider", "is_above")
     sortable_by = ()
     ordering = ("-day", "provider")
     help_texts = {
+        "provider": "The provider's id in the catalog.",
         "day": "UTC.",
+        "compared_at": "When bill and log were compared last (UTC).",
         "billed_cost": "USD; empty where the bill states no amounts.",
         "logged_cost": "USD at list prices, of requests that the gateway's own credentials paid.",
         "difference": "The bill less the log in USD; estimated from tokens where the bill states no amounts.",
         "is_above": "Whether the difference is above 1 USD and BILL_ALERT_PERCENT of the log.",
         "counts": "Differences by cause.",
     }
+
+    @admin.display(description="Within threshold", boolean=True)
+    def is_within(self, row: BillComparison) -> bool:
+        """Return whether the difference is no alert."""
+        return not row.is_above
 
     @admin.display(description="Differences")
     def causes(self, row: BillComparison) -> Any:
@@ -88,6 +100,8 @@ class BillDifferenceAdmin(LongTableAdmin):
     owners = ("comparison_id",)
     help_texts = {
         "comparison": "The provider and the day.",
+        "starts_at": "The begin of the period (UTC): an hour, a day, or a request's.",
+        "ends_at": "The end of the period (UTC).",
         "cause": "Why bill and log differ.",
         "model": "The model without the day of its snapshot; empty for costs of no model.",
         "request_id": "The request's id where the bill names single requests.",

@@ -75,7 +75,7 @@ def answer(key: ApiKey, hold: reservations.Hold, usd: str) -> None:
 
 
 def accounts(now: datetime = NOW) -> dict[str, tuple[Decimal, int, datetime | None, bool]]:
-    """Return what is read: amount, items, the oldest, and whether it is overdue."""
+    """Return each account: amount, items, the oldest, and whether it is overdue."""
     return {one.name: (one.amount, one.items, one.oldest_at, one.is_overdue) for one in clearing.read_accounts(now)}
 
 
