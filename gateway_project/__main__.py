@@ -14,6 +14,7 @@ _USAGE = """usage: gateway COMMAND
   server [reload]   start everything and serve; with `reload`, replace the web process of the running server
   manage COMMAND    Django's commands: prepare, demo, create_operator, grant_credits, … (`gateway manage help`)
   config COMMAND    an organization as a YAML file: export, plan, apply, … (`gateway config --help`)
+  bill COMMAND      a provider's own bill: import FILE, read (`gateway bill --help`)
   doctor [--json]   report problems of this deployment and how to fix them
   drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait (default: 15 seconds)
   remove-home       list the folders of this home; with `--yes`, remove them
@@ -87,6 +88,10 @@ def _config(arguments: Sequence[str]) -> int:
     return command.main(arguments)
 
 
+def _bill(arguments: Sequence[str]) -> int:
+    return manage(["bill", *arguments])
+
+
 def _doctor(arguments: Sequence[str]) -> int:
     from gateway_project.diagnosis import doctor
 
@@ -109,6 +114,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "server": _server,
     "manage": manage,
     "config": _config,
+    "bill": _bill,
     "doctor": _doctor,
     "drain": _drain,
     "remove-home": _remove_home,

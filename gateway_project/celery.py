@@ -76,6 +76,9 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
     "purge-limits": ("limits.purge", crontab(hour=2, minute=20), 86_400),
     "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),
+    "read-clearing": ("gateway.read_clearing", crontab(), 60),
+    "draw-balance-sheet": ("gateway.draw_balance_sheet", crontab(hour="*/6", minute=35), 21_600),
+    "read-provider-bills": ("provider_bills.read", crontab(minute=15), 3600),
 }
 app.conf.beat_schedule = {
     name: {"task": task, "schedule": schedule, "options": {"expires": expires}}

@@ -110,6 +110,7 @@ INSTALLED_APPS = [
     "apps.logs",
     "apps.catalog",
     "apps.mcp_servers",
+    "apps.provider_bills",
     "apps.log_sinks",
     "apps.limits",
     "apps.alerts",
@@ -243,6 +244,13 @@ CATALOG_DIR = env.directory("CATALOG_DIR")
 # Public price lists that are read daily, each `KIND=PLACE`; the kinds of proposals that are applied without a person.
 CATALOG_PRICE_LISTS = env.words("CATALOG_PRICE_LISTS")
 CATALOG_APPLY = env.words("CATALOG_APPLY")
+
+# Administration keys that read the providers' own bills; without one its bill is not read. A day's difference of more
+# percent is an alert.
+OPENAI_ADMIN_KEY = env.text("OPENAI_ADMIN_KEY")
+ANTHROPIC_ADMIN_KEY = env.text("ANTHROPIC_ADMIN_KEY")
+OPENROUTER_MANAGEMENT_KEY = env.text("OPENROUTER_MANAGEMENT_KEY")
+BILL_ALERT_PERCENT = env.integer("BILL_ALERT_PERCENT", 2, 1, 100)
 
 # --- scheduled work -----------------------------------------------------------------------------------------------
 # CELERY_BROKER_URL, else Celery's own database beside the gateway's, with its own word for a unix socket.

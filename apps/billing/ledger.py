@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Count, Exists, F, Min, OuterRef, Sum
 
 from apps.billing import balances
 from apps.billing.balances import Balance, Scope
@@ -41,6 +41,17 @@ _OWNER: dict[Scope, str] = {
 _COUNTER = "CASE WHEN is_money THEN used ELSE used * 0.000000001 END", ", extract(epoch FROM ends_at)::bigint"
 # Read in one statement with the balance, so that both belong together.
 _EPOCH = "(SELECT coalesce(max(number), 0) FROM billing_ledgerepoch)"
+
+_TOTALS = """
+    SELECT
+        coalesce(sum(entry.credits) FILTER (WHERE kind IN ('top_up', 'gift', 'refund', 'referral')), 0),
+        -coalesce(sum(entry.credits) FILTER (WHERE kind IN ('usage', 'storage')), 0),
+        -coalesce(sum(entry.credits) FILTER (WHERE kind IN ('hold', 'hold_release')), 0),
+        coalesce(sum(entry.credits) FILTER (WHERE organization.id IS NULL), 0),
+        (SELECT coalesce(sum(credits), 0) FROM organizations_organization)
+    FROM billing_ledgerentry entry LEFT JOIN organizations_organization organization
+        ON organization.id = entry.organization_id
+"""
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -108,6 +119,38 @@ def find_forgotten_holds(first: UUID, before: datetime) -> list[UUID]:
     released = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD_RELEASE, reference=OuterRef("reference"))
     held = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD, reference__gte=first, created_at__lt=before)
     return list(held.exclude(Exists(released)).values_list("reference", flat=True))
+
+
+class LedgerTotals(NamedTuple):
+    """Sums of credits over all entries in USD, and the credits of all organizations, of one moment.
+
+    `received` are payments and gifts less refunds; `used` are charges, and `batches` holds for providers' batch APIs
+    (both 0 or more). `deleted` is the part of entries whose organization has no row any more.
+    """
+
+    received: Decimal
+    used: Decimal
+    batches: Decimal
+    deleted: Decimal
+    credits: Decimal
+
+
+def read_totals() -> LedgerTotals:
+    """Return the totals, in one statement, which reads every entry. Raises DatabaseError."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS)
+        return LedgerTotals(*cursor.fetchone())
+
+
+def open_holds(first: UUID) -> tuple[Decimal, int, datetime | None]:
+    """Return the sum in USD, the number and the oldest of holds that are not released, from reference `first` on.
+
+    Raises DatabaseError.
+    """
+    released = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD_RELEASE, reference=OuterRef("reference"))
+    held = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD, reference__gte=first).exclude(Exists(released))
+    sums = held.aggregate(amount=Sum("credits"), count=Count("id"), oldest=Min("created_at"))
+    return -(sums["amount"] or ZERO), sums["count"], sums["oldest"]
 
 
 def _releases_of(references: Sequence[UUID]) -> list[_Movement]:

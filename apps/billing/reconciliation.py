@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,7 @@ from django.db import connection
 
 from apps.billing import balance_copies
 from apps.billing.balance_copies import BATCH, batches, parse_copy_key, read_fields
-from apps.billing.balances import Scope
+from apps.billing.balances import Scope, is_of_credits
 from apps.billing.reservations import Note
 from apps.billing.worker_leases import NOTES, SUM_HOLDS_LUA
 from apps.kernel.ids import time_of
@@ -139,6 +139,42 @@ def compare_holds() -> Iterator[AmountMismatch]:
             if int(found) != int(expected) and identifier is not None:
                 organization = identifier if scope == "organization" else None
                 yield AmountMismatch("held", identifier, organization, _usd(expected), _usd(found))
+
+
+class OpenHolds(NamedTuple):
+    """Holds of requests on credits: their sum in USD, the number of requests, and when the oldest was admitted."""
+
+    amount: Decimal
+    requests: int
+    oldest_at: datetime | None
+
+
+def read_open_holds() -> tuple[OpenHolds, OpenHolds]:
+    """Return the holds of open requests, and of answered requests that are not settled. Raises RedisError.
+
+    All requests count, also those that hold no credits.
+    """
+    amounts, requests = [0, 0], [0, 0]
+    oldest: list[datetime | None] = [None, None]
+    for name in _scan_notes():
+        for identifier, text in client().hscan_iter(name, count=BATCH):
+            note = msgspec.json.decode(text, type=Note)
+            kind = 0 if note.payload else 1
+            admitted = time_of(UUID(str(identifier)))
+            requests[kind] += 1
+            amounts[kind] += int(note.amount) if any(map(is_of_credits, note.holds)) else 0
+            oldest[kind] = min(oldest[kind] or admitted, admitted)
+    held, answered = (OpenHolds(Decimal(amounts[kind]) / NANO, requests[kind], oldest[kind]) for kind in range(2))
+    return held, answered
+
+
+def find_holds_difference() -> Decimal:
+    """Return the holds of requests less the amounts held on credits, in USD: 0 unless a hold was lost or left.
+
+    Each difference is checked atomically, so that requests in progress make none. Raises RedisError.
+    """
+    differing = [one for one in compare_holds() if one.organization is not None]
+    return sum((Decimal(one.expected) - Decimal(one.found) for one in differing), Decimal(0))
 
 
 def compare_copies() -> Iterator[AmountMismatch]:

@@ -1,18 +1,26 @@
-"""Reconciliation in the admin: the findings of the nightly run, and a button that replays unreadable records."""
+"""Books in the admin: reconciliation with a button for unreadable records, clearing accounts, and balance sheets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import admin
 from redis.exceptions import RedisError
 
-from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.settlement import dead_letters
+from apps.gateway.models import BalanceSheet, ClearingAccount, Difference, Reconciliation
+from apps.gateway.settlement import clearing, dead_letters
 from apps.kernel.errors import Overloaded
+from apps.kernel.pages import number_formats as as_text
 from apps.kernel.pages.admin import LongTableAdmin, RecordAdmin
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+
+_ACCOUNT_WORDS: Final = {
+    clearing.HELD: "Held by open requests",
+    clearing.ANSWERED: "Answered, not settled",
+    clearing.BATCHES: "Held for batches at providers",
+    clearing.UNBILLED: "Settled, not on the provider's bill",
+}
 
 
 class ReplayQuestion(ButtonQuestion):
@@ -76,3 +84,68 @@ class DifferenceAdmin(LongTableAdmin):
         "expected": "The correct value; amounts in USD.",
         "found": "The actual value; amounts in USD.",
     }
+
+
+@admin.register(ClearingAccount)
+class ClearingAccountAdmin(RecordAdmin):
+    """Money in flight, read every minute: one row an account."""
+
+    list_display = ("account", "amount", "items", "oldest", "allowed", "is_in_time", "read_at")
+    sortable_by = ()
+    ordering = ("name",)
+    help_texts = {
+        "name": "`held`: by open requests; `answered`: answered and not settled; `batches`: held in the ledger for "
+        "batches at providers; `unbilled`: settled, and not on the provider's bill that was read last.",
+        "amount": "USD of credits.",
+        "items": "Requests.",
+        "oldest_at": "When the oldest began (UTC); empty: there is none.",
+        "bound": "Seconds that the oldest may have; an older one is an alert.",
+        "read_at": "When the account was read (UTC).",
+    }
+
+    @admin.display(description="Account")
+    def account(self, row: ClearingAccount) -> str:
+        """Return the account's name in words."""
+        kind, _, provider = row.name.partition(" ")
+        return _ACCOUNT_WORDS.get(kind, kind) + (f": {provider}" if provider else "")
+
+    @admin.display(description="Oldest")
+    def oldest(self, row: ClearingAccount) -> str:
+        """Return the age of the oldest item."""
+        return "-" if row.oldest_at is None else as_text.seconds(row.age)
+
+    @admin.display(description="Bound")
+    def allowed(self, row: ClearingAccount) -> str:
+        """Return the age that the oldest item may have."""
+        return as_text.seconds(row.bound)
+
+    @admin.display(description="In time", boolean=True)
+    def is_in_time(self, row: ClearingAccount) -> bool:
+        """Return whether the oldest item is within its bound."""
+        return not row.is_overdue
+
+
+@admin.register(BalanceSheet)
+class BalanceSheetAdmin(RecordAdmin):
+    """One row a sheet."""
+
+    list_display = ("drawn_at", "credits", "held", "answered", "available", "balances")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {
+        "received": "USD: payments, gifts and referrals less refunds.",
+        "used": "USD: charges for requests and storage.",
+        "batches": "USD: held in the ledger for batches at providers.",
+        "deleted": "USD: the part of ledger entries whose organization has no row any more.",
+        "credits": "USD: the balances of all organizations.",
+        "held": "USD: held by open requests.",
+        "answered": "USD: held by requests that are answered and not settled.",
+        "available": "USD: credits less both.",
+        "ledger_difference": "USD: received less used, batches, deleted and credits; it must be 0.",
+        "holds_difference": "USD: holds of requests less the amounts held on balances; it must be 0.",
+    }
+
+    @admin.display(description="Balances", boolean=True)
+    def balances(self, row: BalanceSheet) -> bool:
+        """Return whether both differences are 0."""
+        return row.is_balanced

@@ -103,6 +103,30 @@ RECONCILED_AGO = Gauge(
     "Since the last nightly reconciliation ended",
     multiprocess_mode="livemostrecent",
 )
+CLEARING_AMOUNT = Gauge(
+    "gateway_clearing_amount_usd", "Money in flight", ["account"], multiprocess_mode="livemostrecent"
+)
+CLEARING_ITEMS = Gauge(
+    "gateway_clearing_items", "Requests whose money is in flight", ["account"], multiprocess_mode="livemostrecent"
+)
+CLEARING_AGE = Gauge(
+    "gateway_clearing_age_seconds", "Age of the oldest money in flight", ["account"], multiprocess_mode="livemostrecent"
+)
+CLEARING_OVERDUE = Gauge(
+    "gateway_clearing_overdue",
+    "Whether the oldest money in flight is older than its bound: 1 or 0",
+    ["account"],
+    multiprocess_mode="livemostrecent",
+)
+BALANCE_SHEET_DIFFERENCE = Gauge(
+    "gateway_balance_sheet_difference_usd",
+    "Ledger less credits, and holds of requests less held amounts, of the last balance sheet",
+    ["side"],
+    multiprocess_mode="livemostrecent",
+)
+BALANCE_SHEET_AGE = Gauge(
+    "gateway_balance_sheet_age_seconds", "Since the last balance sheet", multiprocess_mode="livemostrecent"
+)
 TRACES_EXPORTED = Counter("gateway_traces_exported_total", "Traces that the collector took")
 TRACES_DROPPED = Counter(
     "gateway_traces_dropped_total", "Traces that the collector did not take, or that there was no room for"

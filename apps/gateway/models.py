@@ -1,4 +1,4 @@
-"""The findings of the nightly reconciliation: one row a run, one row a difference. Columns alone.
+"""The findings of the nightly reconciliation, clearing accounts, and balance sheets. Columns alone.
 
 Rows keep plain ids: the objects may be gone.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.db import models
 
 from apps.kernel.ids import new_id
+from apps.kernel.money import MoneyField
 
 
 class Reconciliation(models.Model):
@@ -66,3 +67,59 @@ class Difference(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.subject_id}"
+
+
+class ClearingAccount(models.Model):
+    """Money in flight of one kind, as it was last read: amount, items, the oldest one, and how old that may be."""
+
+    # `held`, `answered`, `batches`, or `unbilled ` and the provider.
+    name = models.CharField(primary_key=True, max_length=60)
+    amount = MoneyField(default=0)
+    items = models.BigIntegerField(default=0)
+    oldest_at = models.DateTimeField(null=True)
+    # Seconds.
+    bound = models.BigIntegerField()
+    read_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def age(self) -> float:
+        """Seconds from the oldest item to the reading; 0 without items."""
+        return 0.0 if self.oldest_at is None else max((self.read_at - self.oldest_at).total_seconds(), 0.0)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the oldest item is older than its bound."""
+        return self.age > self.bound
+
+
+class BalanceSheet(models.Model):
+    """All credits at one moment, in USD: where they came from, where they went, and where they are. Never changed.
+
+    `received - used - batches` is the ledger's sum: the credits of organizations, and entries of deleted ones. The
+    credits are available or held.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    drawn_at = models.DateTimeField(auto_now_add=True)
+    received = MoneyField()
+    used = MoneyField()
+    batches = MoneyField()
+    deleted = MoneyField()
+    credits = MoneyField()
+    held = MoneyField()
+    answered = MoneyField()
+    available = MoneyField()
+    # Ledger less credits; holds of requests less the amounts held on balances. Both must be 0.
+    ledger_difference = MoneyField()
+    holds_difference = MoneyField()
+
+    def __str__(self) -> str:
+        return f"{self.drawn_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether both sides agree."""
+        return not self.ledger_difference and not self.holds_difference

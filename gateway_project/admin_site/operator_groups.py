@@ -40,6 +40,9 @@ _FINANCE: Final = {
     **dict.fromkeys(_SEEN_BY_ALL, ()),
     **dict.fromkeys(("billing.ledgerentry", "billing.billingaccount", "billing.processorevent"), ()),
     **dict.fromkeys(("billing.paymentmethod", "gateway.reconciliation", "gateway.difference"), ()),
+    **dict.fromkeys(("gateway.clearingaccount", "gateway.balancesheet"), ()),
+    **dict.fromkeys(("provider_bills.billcomparison", "provider_bills.billdifference"), ()),
+    **dict.fromkeys(("provider_bills.billline", "provider_bills.billreading"), ()),
     **dict.fromkeys(("catalog.model", "catalog.provider", "catalog.modelprovider"), ()),
     # To add one is to grant credits, to change one to refund it.
     "billing.transaction": ("add", "change"),

@@ -41,8 +41,12 @@ Found = TypeVar("Found")
 _STATEMENT_LIMIT = 2_000
 # A balance is low if it lasts for fewer days than this at the last day's spending; and the number of rows shown.
 _LOW_DAYS, _MAX_LOW = 3, 10
-_NAMES = {"redis": "Valkey", "database": "PostgreSQL", "queue": "Outbox"}
-_LINKS = {"reconciliation": "admin:gateway_reconciliation_changelist"}
+_NAMES = {"redis": "Valkey", "database": "PostgreSQL", "queue": "Outbox", "bills": "Providers' bills"}
+_LINKS = {
+    "reconciliation": "admin:gateway_reconciliation_changelist",
+    "clearing": "admin:gateway_clearingaccount_changelist",
+    "bills": "admin:provider_bills_billcomparison_changelist",
+}
 _AWAY = "Not reachable"
 
 

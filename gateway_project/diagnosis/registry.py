@@ -38,6 +38,8 @@ CHECKS: tuple[Check, ...] = (
     Check("credentials", Stage.DOCTOR, node.find_credentials, needs="database"),
     Check("ledger", Stage.DOCTOR, database.find_ledger, needs="database"),
     Check("reconciliation", Stage.DOCTOR | Stage.DASHBOARD, work.find_reconciliation, needs="database"),
+    Check("clearing", Stage.DOCTOR | Stage.DASHBOARD, work.find_clearing, needs="database"),
+    Check("bills", Stage.DOCTOR | Stage.DASHBOARD, work.find_bills, needs="database"),
     Check("valkey", Stage.DOCTOR, valkey.find_server),
     Check("valkey address", Stage.DEPLOY | Stage.DOCTOR, valkey.find_misplaced, needs="valkey"),
     Check(

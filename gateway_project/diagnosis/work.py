@@ -1,4 +1,4 @@
-"""Checks of waiting work: records for the settler, unreadable records, late scheduled tasks, and the reconciliation.
+"""Checks of waiting work and of the books: records, scheduled tasks, reconciliation, clearing accounts, bills.
 
 Reads only.
 """
@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 from django.utils import timezone
 
-from apps.gateway.models import Reconciliation
-from apps.gateway.settlement import dead_letters, outbox
+from apps.gateway.models import ClearingAccount, Reconciliation
+from apps.gateway.settlement import clearing, dead_letters, outbox
+from apps.kernel.money import plain
+from apps.provider_bills import metrics as bill_metrics
+from apps.provider_bills import readings
 from gateway_project.diagnosis.check import Diagnosis
 from gateway_project.observability import task_metrics
 
@@ -65,3 +68,39 @@ def find_reconciliation() -> Iterator[Diagnosis]:
         )
     else:
         yield Diagnosis.ok("reconciliation", finding)
+
+
+def find_clearing() -> Iterator[Diagnosis]:
+    """Yield which money in flight is older than its bound, and whether the last balance sheet is balanced."""
+    sheet, overdue = clearing.last_sheet(), [one.name for one in ClearingAccount.objects.all() if one.is_overdue]
+    if overdue:
+        yield Diagnosis.warning(
+            "clearing",
+            f"{', '.join(overdue)}: older than allowed",
+            "look at Clearing accounts in the admin; docs/billing.md says what each may wait for",
+        )
+    if sheet is None:
+        yield Diagnosis.warning("clearing", "no balance sheet yet; one is drawn every six hours")
+    elif not sheet.is_balanced:
+        yield Diagnosis.error(
+            "clearing",
+            f"the ledger differs from credits by {plain(sheet.ledger_difference)} USD, held amounts from holds by "
+            f"{plain(sheet.holds_difference)} USD",
+            "run `./manage.py check_ledger`, then `./manage.py resync_balances`",
+        )
+    elif not overdue:
+        yield Diagnosis.ok("clearing", f"{plain(sheet.held + sheet.answered)} USD in flight, the balance sheet agrees")
+
+
+def find_bills() -> Iterator[Diagnosis]:
+    """Yield which providers' bills could not be read, and which differ from the request log by too much."""
+    problems = readings.current_problems()
+    above = {name: days for name, days in bill_metrics.days_above().items() if days}
+    for provider, problem in sorted(problems.items()):
+        yield Diagnosis.warning("bills", f"{provider}: {problem}", "check its administration key; see docs/billing.md")
+    for provider, days in sorted(above.items()):
+        finding = f"{provider}: {days} of {bill_metrics.ALERT_DAYS} days differ from the request log"
+        yield Diagnosis.warning("bills", finding, "look at Differences from providers' bills in the admin")
+    if not problems and not above:
+        read = ", ".join(sorted(readings.known_until())) or "none is read"
+        yield Diagnosis.ok("bills", f"no difference above the threshold ({read})")

@@ -46,7 +46,7 @@ from apps.catalog.models import (
 )
 from apps.destinations.credentials import WebhookSecret
 from apps.destinations.credentials import encrypt_credentials as encrypt_sink_credentials
-from apps.gateway.models import Difference, Reconciliation
+from apps.gateway.models import BalanceSheet, ClearingAccount, Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.valkey import generation
@@ -84,6 +84,7 @@ from apps.organizations.models import (
     User,
 )
 from apps.organizations.teams.actions import add_team_member, create_service_account, create_team
+from apps.provider_bills.models import BillComparison, BillDifference, BillLine, BillReading
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
 from tests.alerts.scenarios import make_destination, make_rule
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_management_key
@@ -231,10 +232,29 @@ def rows(world: World) -> dict[type[Row], Row]:
         *stored_state(world),
         *batch_rows(world),
         *rows_of_every_table(world.dana, world.project),
+        *books(now),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
     return {type(row): row for row in (*made, compared, found)}
+
+
+def books(now: datetime) -> list[Row]:
+    """Make the rows of money in flight and of a provider's bill."""
+    reading = BillReading.objects.create(provider="acme-ai", origin="api", lines=1)
+    compared = BillComparison.objects.create(
+        provider="acme-ai", day=now.date(), compared_at=now, logged_cost=0, difference=1, counts={"price": 1}
+    )
+    period = {"starts_at": now, "ends_at": now}
+    amounts = ("received", "used", "batches", "deleted", "credits", "held", "answered", "available")
+    return [
+        reading,
+        BillLine.objects.create(reading=reading, provider="acme-ai", source="usage", model="acme-1", **period),
+        compared,
+        BillDifference.objects.create(comparison=compared, cause="price", billed="1 USD", logged="nothing", **period),
+        ClearingAccount.objects.create(name="held", bound=60, read_at=now, oldest_at=now, items=1),
+        BalanceSheet.objects.create(**dict.fromkeys((*amounts, "ledger_difference", "holds_difference"), 0)),
+    ]
 
 
 def alert_rows(world: World) -> list[Row]:

@@ -33,7 +33,7 @@ SCHEDULED = sorted({one["task"] for one in app.conf.beat_schedule.values()})
 # Tasks that a worker does at a time.
 CONCURRENCY = int(re.findall(r"--concurrency (\d+)", (PROJECT / "Procfile").read_text())[0])
 # Rows that say that and when a task ran.
-OF_THE_RUN = {"gateway_reconciliation", "gateway_difference"}
+OF_THE_RUN = {"gateway_reconciliation", "gateway_difference", "gateway_clearingaccount", "gateway_balancesheet"}
 
 
 def state() -> dict[str, list[str]]:

@@ -32,6 +32,7 @@ CEILINGS = {
     "apps/mcp_servers": 0,
     "apps/oauth": 0,
     "apps/organizations": 0,
+    "apps/provider_bills": 0,
     "apps/responses": 0,
     "apps/sandbox": 0,
     "bench": 0,

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import StoreClocks
 from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
-from apps.gateway.settlement import outbox
+from apps.gateway.settlement import clearing, outbox
 from apps.gateway.settlement.outbox import OutboxReader
 from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
@@ -30,6 +30,7 @@ from apps.kernel.store_urls import address_of
 from apps.kernel.valkey import shards
 from apps.kernel.valkey.shards import OtherShards
 from apps.kernel.valkey.store_keys import SHARD_COUNT
+from apps.provider_bills import metrics as bill_metrics
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +87,8 @@ class Command(BaseCommand):
                     next_look = time.monotonic() + LOOK_SECONDS
                 if time.monotonic() >= next_show:
                     update_metrics()
+                    clearing.update_metrics()
+                    bill_metrics.update_metrics()
                     outbox.forget_readers()
                     next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0

@@ -1,0 +1,1 @@
+"""Provider bills: what providers state of usage and cost, kept and compared with the request log."""

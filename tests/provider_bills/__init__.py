@@ -1,0 +1,1 @@
+"""Provider bills: their APIs and files, stored lines, and the comparison with the request log."""
