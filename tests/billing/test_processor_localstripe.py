@@ -73,7 +73,7 @@ def address() -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _wait_for(url: str, process: subprocess.Popen[str]) -> None:

@@ -143,7 +143,7 @@ class Source:
     def read(self, word: str) -> Catalog:
         """Read a new, empty catalog."""
         self.read_under.append(word)
-        assert self.may_go_on.wait(5)
+        assert self.may_go_on.wait(60)
         if self.broken:
             raise DatabaseError("away")
         empty = small_catalog()

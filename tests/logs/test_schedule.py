@@ -46,6 +46,6 @@ def worker_and_beat(transactional_db: None, tmp_path: Path) -> Iterator[None]:
 def test_a_worker_and_a_beat_make_the_partitions_as_soon_as_they_start(worker_and_beat: None, tmp_path: Path) -> None:
     wanted = partitions.upcoming(datetime.now(UTC))
     try:
-        eventually(lambda: partitions.existing() == wanted, patience=60)
+        eventually(lambda: partitions.existing() == wanted, patience=100)
     except AssertionError:
         raise AssertionError((tmp_path / "log").read_text()) from None

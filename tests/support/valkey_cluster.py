@@ -81,14 +81,10 @@ class ValkeyCluster:
         """Return the ports of the nodes that run."""
         return [port for port, process in self._processes.items() if process.poll() is None]
 
-    def pid_of(self, port: int) -> int:
-        """Return the id of a node's process."""
-        return self._processes[port].pid
-
     def kill(self, port: int) -> None:
         """Kill a node (SIGKILL)."""
         self._processes[port].kill()
-        self._processes[port].wait(10)
+        self._processes[port].wait(60)
 
     def start(self, port: int) -> None:
         """Start a node that was killed, on its files."""
@@ -103,7 +99,7 @@ class ValkeyCluster:
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
-            process.wait(10)
+            process.wait(60)
 
     def flush(self) -> None:
         """Empty the cluster, and give each primary the third of the slots that it had at first."""

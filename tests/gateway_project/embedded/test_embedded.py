@@ -141,7 +141,7 @@ def test_what_was_acknowledged_survives_a_kill_and_a_crash_of_the_parent(place: 
 
         store, left_behind = start()
         _, process = start()
-        assert left_behind.wait(10) == 0
+        assert left_behind.wait(60) == 0
         client = connect(store.url)
         if isinstance(client, Redis):
             assert client.get("number") == b"1"

@@ -200,7 +200,7 @@ def test_few_read_at_a_time_and_others_wait_their_turn(monkeypatch: pytest.Monke
     def hold() -> None:
         reading.append(1)
         most.append(len(reading))
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         reading.pop()
 
     readers = [Thread(target=database.read, args=(hold,)) for _ in range(12)]
