@@ -3,7 +3,7 @@ them, and a chat model answers from these with citations.
 
     pip install openai "psycopg[binary]"
     export OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=$KEY DATABASE_URL=postgresql://...
-    export EMBEDDING_MODEL=text-embedding-3-small CHAT_MODEL=gpt-5-mini
+    export EMBEDDING_MODEL=text-embedding-3-small CHAT_MODEL=gpt-5.4-mini
     python examples/rag.py "When does the pool open?" notes/*.txt
 """
 

@@ -27,6 +27,7 @@ class Node:
         ("tests/clients/test_codex.py", "clients"),
         ("tests/gateway_project/processes/test_server.py", "processes"),
         ("tests/attack/test_quick.py", "processes"),
+        ("tests/mcp/test_server_endpoints.py", ""),
         ("tests/kernel/postgres/test_advisory_lock.py", ""),
     ],
 )

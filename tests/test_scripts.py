@@ -21,7 +21,7 @@ def test_help_is_the_first_comment(script: Path, option: str, tmp_path: Path) ->
     comment = [line for line in script.read_text().split("\nset -eu\n")[0].splitlines()[1:] if line.startswith("#")]
     assert comment
     # From anywhere, and without an environment in which anything could be installed.
-    done = subprocess.run([script, option], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([script, option], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [line.removeprefix("#").removeprefix(" ") for line in comment]
     assert list(tmp_path.iterdir()) == []
@@ -42,7 +42,7 @@ def test_what_a_script_runs_can_be_imported_without_an_environment(name: str) ->
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

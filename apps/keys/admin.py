@@ -73,7 +73,7 @@ class IamRuleForm(_Form):
 
     models = LinesField(
         required=False,
-        help_text=f"Model ids of the catalog, such as gpt-5; one per line, at most {MAX_IDS}.",
+        help_text=f"Model ids of the catalog, such as gpt-5.5; one per line, at most {MAX_IDS}.",
     )
     providers = LinesField(required=False, help_text=f"Provider ids, such as openai; one per line, at most {MAX_IDS}.")
     mcp_servers = LinesField(

@@ -30,11 +30,11 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 
 class Owner:
-    """The demo's owner, and a key in a project of its own."""
+    """The demo's owner, and a key in a project of its own; of the demo's organization unless another is named."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: Product, organization: str = "") -> None:
         self.product = product
-        self.organization = product.demo["organizationId"]
+        self.organization = organization or product.demo["organizationId"]
         self.project = self.send("POST", "/projects", name="Warm", organizationId=self.organization)["project"]["id"]
         made = self.send("POST", "/keys/api", description="warm", projectId=self.project)["apiKey"]
         self.key, self.token = made["id"], made["token"]
@@ -103,7 +103,18 @@ def test_within_a_second_when_a_key_is_switched_on_again(owner: Owner) -> None:
     assert owner.ask_everyone() == {200}
 
 
-def test_within_a_second_when_the_organization_is_deleted(owner: Owner) -> None:
+@pytest.fixture
+def owner_of_another(product: Product, owner: Owner) -> Owner:
+    """The owner, with an organization that no other test needs."""
+    made = owner.send("POST", "/organization", name="To be deleted")["organization"]["id"]
+    product.manage("grant_credits", made, "10")
+    another = Owner(product, made)
+    assert another.ask_everyone() == {200}
+    return another
+
+
+def test_within_a_second_when_the_organization_is_deleted(owner_of_another: Owner) -> None:
+    owner = owner_of_another
     session = {"Authorization": f"Bearer {owner.product.demo['sessionToken']}"}
     logs = {"Authorization": f"Bearer {owner.token}"}
     owner.send("DELETE", f"/organization/{owner.organization}")

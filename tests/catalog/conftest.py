@@ -11,13 +11,13 @@ from apps.catalog import catalog_cache, files
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.catalog.offers import Catalog
 from apps.kernel.valkey import generation
-from tests.support.shipped_catalog import stock
+from tests.support.shipped_catalog import stock_with_ends
 
 
 @pytest.fixture
 def loaded(db: None) -> None:
-    """The data files in the tables."""
-    stock()
+    """The data files in the tables, with all they state."""
+    stock_with_ends()
 
 
 @pytest.fixture

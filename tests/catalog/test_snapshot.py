@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
-from threading import Barrier, Event
+from threading import Barrier, Event, Lock
 
 import pytest
 from django.db import DatabaseError, connection
@@ -20,6 +19,7 @@ from apps.catalog.offers import Catalog
 from apps.kernel.valkey import generation
 from tests.catalog import stated
 from tests.catalog.small import catalog as small_catalog
+from tests.stack.product import eventually
 
 
 @pytest.mark.django_db
@@ -143,7 +143,7 @@ class Source:
     def read(self, word: str) -> Catalog:
         """Read a new, empty catalog."""
         self.read_under.append(word)
-        assert self.may_go_on.wait(5)
+        assert self.may_go_on.wait(60)
         if self.broken:
             raise DatabaseError("away")
         empty = small_catalog()
@@ -167,8 +167,27 @@ def test_a_copy_is_read_once_and_kept(source: Source, copy: catalog_cache.Catalo
     assert source.read_under == ["one"]
 
 
-def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: catalog_cache.CatalogCache) -> None:
+class Door:
+    """A copy's lock, with a note of everyone who has come to it."""
+
+    def __init__(self) -> None:
+        self.arrivals: list[int] = []
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        self.arrivals.append(1)
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+def test_a_new_generation_is_read_once_however_many_ask(
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = copy.current()
+    door = Door()
+    monkeypatch.setattr(copy, "_lock", door)
     source.word = "two"
     source.may_go_on.clear()
     together = Barrier(9)
@@ -180,8 +199,7 @@ def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: ca
     with ThreadPoolExecutor(8) as pool:
         asking = [pool.submit(ask) for _ in range(8)]
         together.wait()
-        # Long enough for all of them to have asked.
-        time.sleep(0.1)
+        eventually(lambda: len(door.arrivals) == 8)
         source.may_go_on.set()
         answers = {answer.result() for answer in asking}
     assert len(answers) == 1
@@ -255,14 +273,17 @@ def test_while_one_renews_an_old_copy_the_others_do_not_wait(
     source.may_go_on.clear()
     with ThreadPoolExecutor(1) as pool:
         renewed = pool.submit(copy.current)
-        while len(source.read_under) < 2:
-            time.sleep(0.01)
+        eventually(lambda: len(source.read_under) == 2)
         assert copy.current() is first
         source.may_go_on.set()
         assert renewed.result().generation == "two"
 
 
-def test_those_who_wait_for_the_first_copy_share_its_failure(source: Source, copy: catalog_cache.CatalogCache) -> None:
+def test_those_who_wait_for_the_first_copy_share_its_failure(
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Door()
+    monkeypatch.setattr(copy, "_lock", door)
     source.broken = True
     source.may_go_on.clear()
     together = Barrier(9)
@@ -276,8 +297,7 @@ def test_those_who_wait_for_the_first_copy_share_its_failure(source: Source, cop
     with ThreadPoolExecutor(8) as pool:
         asking = [pool.submit(ask) for _ in range(8)]
         together.wait()
-        # Long enough for all of them to have asked.
-        time.sleep(0.1)
+        eventually(lambda: len(door.arrivals) == 8)
         source.may_go_on.set()
         assert [one.result() for one in asking] == ["told"] * 8
     assert len(source.read_under) == 1

@@ -51,11 +51,13 @@ EVERY_FORMAT = (
 """One provider of every format: the tests of the two clients that all others are built on run over all of them."""
 
 # The sandbox knows none of their models' names, so it is asked for one of its own. Each model has one provider only:
-# the tests of errors lower a provider's uptime, and the tests after them would be routed to another format.
+# the tests of errors lower a provider's uptime, and the tests after them would be routed to another format. No model
+# ends here, whatever its provider has announced.
 _SET_UP = """
 from apps.catalog.models import ModelProvider
 behind = {behind}
 ModelProvider.objects.filter(provider_id__in=behind.values(), model__mode="chat").update(model_name="echo")
+ModelProvider.objects.filter(provider_id__in=behind.values(), model_id__in=behind).update(deactivated_at=None)
 for model, provider in behind.items():
     ModelProvider.objects.filter(model_id=model).exclude(provider_id=provider).update(active=False)
 """

@@ -285,7 +285,7 @@ def test_what_does_not_exist_is_named(client: openai.OpenAI) -> None:
 def test_who_cannot_pay_is_told(gateway: Gateway, client: openai.OpenAI) -> None:
     costly = question("hello " * 50)
     with pytest.raises(openai.APIStatusError) as refused:
-        client.chat.completions.create(model="openai/gpt-5", messages=costly, max_completion_tokens=128_000, n=128)
+        client.chat.completions.create(model="openai/gpt-5.5", messages=costly, max_completion_tokens=128_000, n=128)
     assert refused.value.status_code == 402
 
 

@@ -76,7 +76,7 @@ def everything(request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.mark.agents

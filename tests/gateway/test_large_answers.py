@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from threading import get_ident
+from threading import Event, get_ident
 from typing import Any
 
 import gevent
@@ -105,13 +104,13 @@ def test_a_large_vector_is_encoded_beside_the_event_loop(monkeypatch: pytest.Mon
 
 def test_without_a_free_thread_what_is_paid_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
-    slow = [
-        gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5)) for _ in range(2)
-    ]
+    held = Event()
+    slow = [gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, held.wait) for _ in range(2)]
     gevent.sleep(0)
     with pytest.raises(Overloaded):
         native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
     assert native_thread_pool.offload_or_run(native_thread_pool.LARGE, get_ident) == get_ident()
+    held.set()
     gevent.joinall(slow)
     assert native_thread_pool.offload_or_run(native_thread_pool.LARGE, get_ident) != get_ident()
 
@@ -121,13 +120,11 @@ def test_without_a_free_thread_a_large_stream_is_recorded_and_not_kept(
 ) -> None:
     monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
     slow: list[Any] = []
+    held = Event()
     store = response_cache.CacheEntry.store
 
     def store_under_load(self: response_cache.CacheEntry, model_id: str, size: int) -> None:
-        slow.extend(
-            gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5))
-            for _ in range(2)
-        )
+        slow.extend(gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, held.wait) for _ in range(2))
         gevent.sleep(0)
         store(self, model_id, size)
 
@@ -135,9 +132,11 @@ def test_without_a_free_thread_a_large_stream_is_recorded_and_not_kept(
     content = f"go on [[sandbox kb={LARGE_KB} chunk=8192]]"
     answers = []
     for _ in range(2):
+        held.clear()
         answer = keeping.chat(content, stream=True)
         b"".join(answer.streaming_content)
         answers.append(answer["x-gateway-cache"])
+        held.set()
         gevent.joinall(slow)
     assert answers == ["miss", "miss"]
     assert settle_all() == 2

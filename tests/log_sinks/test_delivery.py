@@ -101,13 +101,13 @@ def test_a_row_that_is_committed_late_is_not_skipped(world: World, receiver: Rec
         with transaction.atomic():
             write_rows([late])
             is_written.set()
-            may_commit.wait(10)
+            may_commit.wait(60)
         connection.close()
 
     thread = Thread(target=write_slowly)
     thread.start()
     try:
-        assert is_written.wait(10)
+        assert is_written.wait(60)
         early = log_row(world)
         assert deliver(sink.pk) == 1
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from django.db import connection
 
 from apps.logs import partitions
 from gateway_project.configuration.data_directory import PROJECT
+from tests.stack.product import eventually
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def worker_and_beat(transactional_db: None, tmp_path: Path) -> Iterator[None]:
 @pytest.mark.stack
 def test_a_worker_and_a_beat_make_the_partitions_as_soon_as_they_start(worker_and_beat: None, tmp_path: Path) -> None:
     wanted = partitions.upcoming(datetime.now(UTC))
-    deadline = time.monotonic() + 30
-    while partitions.existing() != wanted and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert partitions.existing() == wanted, (tmp_path / "log").read_text()
+    try:
+        eventually(lambda: partitions.existing() == wanted, patience=100)
+    except AssertionError:
+        raise AssertionError((tmp_path / "log").read_text()) from None

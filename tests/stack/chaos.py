@@ -261,4 +261,4 @@ def scheduled_work(product: Product) -> Iterator[None]:
     )
     yield
     sender.kill()
-    sender.wait(10)
+    sender.wait(60)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ def fill(home: Path, environment: Mapping[str, str], prepare: Callable[[Path], o
     with Path(folder, "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists():
+            # An earlier preparation was cut short, as by the time limit of its test.
+            shutil.rmtree(source, ignore_errors=True)
             source.mkdir()
             prepare(source)
             ready.touch()

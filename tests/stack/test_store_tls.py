@@ -63,7 +63,7 @@ def server(tmp_path: Path, tls: Tls) -> Iterator[str]:
     eventually(answers)
     yield f"rediss://127.0.0.1:{port}"
     process.kill()
-    process.wait(10)
+    process.wait(60)
 
 
 @pytest.fixture

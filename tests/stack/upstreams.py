@@ -40,12 +40,12 @@ class Upstream:
     def stop(self) -> None:
         """End it."""
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def kill(self) -> None:
         """Kill it, as a crash would."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def journal(self) -> list[dict[str, Any]]:
         """Return what it was asked, oldest first."""

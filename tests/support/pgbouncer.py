@@ -65,7 +65,7 @@ default_pool_size = 20
         """Kill it (SIGKILL), with all connections."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def _answers(self) -> bool:

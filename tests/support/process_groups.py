@@ -38,7 +38,9 @@ def group_of(file: str) -> str:
 
     Many side by side would take each other's time, and a product is started once for all tests of a file.
     """
-    if not ("test_server" in file or "test_embedded" in file or "mark.stack" in (_PROJECT / file).read_text()):
+    name = Path(file).stem
+    is_named_so = name == "test_server" or name.startswith("test_embedded")
+    if not (is_named_so or "mark.stack" in (_PROJECT / file).read_text()):
         return ""
     folder = file.split("/")[1]
     return {"clients": "clients", "stack": file}.get(folder, "processes")

@@ -56,7 +56,7 @@ class Server:
         """Kill it (SIGKILL), with all of its processes."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def hang(self) -> None:

@@ -48,7 +48,7 @@ def sandbox_url() -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def answers(url: str) -> bool:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,10 @@ class ValkeyCluster:
         """Return the ports of the nodes that run."""
         return [port for port, process in self._processes.items() if process.poll() is None]
 
-    def pid_of(self, port: int) -> int:
-        """Return the id of a node's process."""
-        return self._processes[port].pid
-
     def kill(self, port: int) -> None:
         """Kill a node (SIGKILL)."""
         self._processes[port].kill()
-        self._processes[port].wait(10)
+        self._processes[port].wait(60)
 
     def start(self, port: int) -> None:
         """Start a node that was killed, on its files."""
@@ -102,14 +99,36 @@ class ValkeyCluster:
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
-            process.wait(10)
+            process.wait(60)
 
     def flush(self) -> None:
-        """Empty the cluster."""
+        """Empty the cluster, and give each primary the third of the slots that it had at first."""
+        primaries = []
         for port in self.living():
             with self.node(port) as node:
                 if node.role()[0] == "master":
                     node.flushall()
+                    primaries.append(port)
+        self._return_slots(primaries)
+
+    def _return_slots(self, primaries: list[int]) -> None:
+        """Move every slot that left its third to the primary that has most of it; the cluster is empty."""
+        with self.node(primaries[0]) as node:
+            told = node.execute_command("CLUSTER SLOTS")
+        owners = {slot: int(one[2][1]) for one in told for slot in range(one[0], one[1] + 1)}
+        for place in range(PRIMARIES):
+            third = [slot for slot in _slots_of(place) if slot in owners]
+            home = Counter(owners[slot] for slot in third).most_common(1)[0][0] if third else 0
+            for slot in (slot for slot in third if owners[slot] != home):
+                self._give_slot(slot, home, primaries)
+
+    def _give_slot(self, slot: int, home: int, primaries: list[int]) -> None:
+        """Tell all primaries, the new owner first, that an empty slot is its."""
+        with self.node(home) as node:
+            name = node.execute_command("CLUSTER", "MYID")
+        for port in (home, *(port for port in primaries if port != home)):
+            with self.node(port) as node:
+                node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", name)
 
     def _start(self, port: int) -> None:
         folder = self._folder / str(port)
@@ -139,8 +158,8 @@ class ValkeyCluster:
     def _join(self) -> None:
         first, *others = (self.node(port) for port in self.ports)
         for place, node in enumerate([first, *others][:PRIMARIES]):
-            begin, end = place * _SLOTS // PRIMARIES, (place + 1) * _SLOTS // PRIMARIES - 1
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", begin, end)
+            slots = _slots_of(place)
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[-1])
             node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
         for port in self.ports[1:]:
             first.execute_command("CLUSTER", "MEET", "127.0.0.1", port)
@@ -171,6 +190,11 @@ class ValkeyCluster:
         with suppress(RedisError), self.node(port) as node:
             return bool(node.ping())
         return False
+
+
+def _slots_of(place: int) -> range:
+    """Return the slots that a primary has at first."""
+    return range(place * _SLOTS // PRIMARIES, (place + 1) * _SLOTS // PRIMARIES)
 
 
 def _follows(node: Any, primary: str) -> bool:

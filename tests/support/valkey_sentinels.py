@@ -89,7 +89,7 @@ class ValkeySentinels:
     def kill(self, port: int) -> None:
         """Kill a server (SIGKILL)."""
         self._processes[port].kill()
-        self._processes[port].wait(10)
+        self._processes[port].wait(60)
 
     def start(self, port: int) -> None:
         """Start a server that was killed, on its files; the sentinels make it a replica."""
@@ -100,7 +100,7 @@ class ValkeySentinels:
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
-            process.wait(10)
+            process.wait(60)
 
     def _start_server(self, port: int, *words: str) -> None:
         folder = self._made(port)

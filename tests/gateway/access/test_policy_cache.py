@@ -18,6 +18,7 @@ from apps.kernel.errors import Overloaded, Unauthenticated
 from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
+from tests.stack.product import eventually
 from tests.support.upstream import Caller
 
 ORGANIZATION = uuid4()
@@ -50,7 +51,7 @@ class Source:
 
     def read(self, _token: str, organization_id: UUID | None) -> Read:
         self.readings.append(organization_id)
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         if self.error is not None:
             raise self.error
         return Read(len(self.readings), time.monotonic() - self.age)
@@ -78,15 +79,15 @@ def test_three_hundred_at_once_on_a_cold_key_read_it_once(cache: PolicyCache[Rea
     all_there = Barrier(301)
 
     def ask() -> int:
-        all_there.wait(20)
+        all_there.wait(60)
         return cache.find("token").number
 
     with ThreadPoolExecutor(300) as pool:
         asking = [pool.submit(ask) for _ in range(300)]
-        all_there.wait(20)
-        time.sleep(0.3)
+        all_there.wait(60)
+        eventually(lambda: [len(flight._waiting) for flight in cache._flights._flights.values()] == [299])
         source.go_on.set()
-        assert {one.result(20) for one in asking} == {1}
+        assert {one.result(60) for one in asking} == {1}
     assert source.readings == [None]
 
 
@@ -170,8 +171,7 @@ def test_a_copy_that_is_found_to_have_passed_meanwhile_is_not_served(cache: Poli
     source.error = OperationalError("refused")
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(cache.find, "token")
-        while len(source.readings) < 2:
-            time.sleep(0.01)
+        eventually(lambda: len(source.readings) == 2)
         cache.invalidate("token", known)
         source.go_on.set()
         with pytest.raises(Overloaded):

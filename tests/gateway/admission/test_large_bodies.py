@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-import time
 import weakref
 from functools import partial
-from threading import get_ident
+from threading import Event, get_ident
 from typing import Any
 from uuid import uuid4
 
@@ -140,14 +139,14 @@ def test_what_fails_on_a_thread_is_answered_as_elsewhere(caller: Caller) -> None
 
 def test_who_waits_too_long_for_a_thread_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
-    slow = [
-        gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5)) for _ in range(2)
-    ]
+    held = Event()
+    slow = [gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, held.wait) for _ in range(2)]
     gevent.sleep(0)
     with pytest.raises(Overloaded) as refused:
         native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
     assert refused.value.retry_after == 2
     assert native_thread_pool.offload(native_thread_pool.LARGE - 1, lambda: "small") == "small"
+    held.set()
     gevent.joinall(slow)
 
 

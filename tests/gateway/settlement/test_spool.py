@@ -161,7 +161,7 @@ def test_a_dead_process_s_file_is_anybody_s_and_a_living_one_s_is_not(home: Path
     assert other.stdout.readline() == "spooled\n"
     assert moved() == []
     other.kill()
-    other.wait(10)
+    other.wait(60)
     assert moved() == [("worker-9", b"{}")]
     assert names(home) == []
 

@@ -50,7 +50,7 @@ def start(home: Path, *code: str, **changes: str) -> subprocess.CompletedProcess
         env={name: value for name, value in environment.items() if value},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
 

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from gateway_project.configuration import data_directory, env
 from gateway_project.embedded import Postgres, Store, Valkey, programs
 from gateway_project.embedded.child_process import stop_child
 from gateway_project.processes import home_removal
+from tests.stack.product import eventually
 
 only_for_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become someone else")
 
@@ -59,13 +59,6 @@ def processes_on(folder: Path) -> list[str]:
     """The command lines that name the folder."""
     lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     return [line for line in lines if str(folder) in line]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("below", [".", "x" * 90 + "/deep", "with, a comma"], ids=["plain", "too long", "comma"])
@@ -131,7 +124,7 @@ def test_what_was_acknowledged_survives_a_kill_and_a_crash_of_the_parent(place: 
             store = kind(place)
             process = store.start(subprocess.DEVNULL)
             ends.callback(stop_child, process, store.stop_signal, store.force_signal, 10)
-            wait_until(store.answers)
+            eventually(store.answers)
             return store, process
 
         def connect(url: str) -> psycopg.Connection | Redis:
@@ -148,7 +141,7 @@ def test_what_was_acknowledged_survives_a_kill_and_a_crash_of_the_parent(place: 
 
         store, left_behind = start()
         _, process = start()
-        assert left_behind.wait(10) == 0
+        assert left_behind.wait(60) == 0
         client = connect(store.url)
         if isinstance(client, Redis):
             assert client.get("number") == b"1"
@@ -186,7 +179,7 @@ def test_killing_the_parent_leaves_nothing_behind_and_the_home_usable(place: Pat
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    wait_until(lambda: processes_on(place) == [])
+    eventually(lambda: processes_on(place) == [])
     assert data_directory.read_store_urls() == {}
 
     with embedded.running(place) as stores:

@@ -65,7 +65,7 @@ def test_scrapes_that_arrive_together_share_a_rendering() -> None:
     def render() -> bytes:
         renderings.append(1)
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return b"metrics"
 
     rendering = PacedRendering(render)

@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from apps.gateway import metrics
 from apps.kernel.ids import new_id
 from apps.logs.entry import Entry
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
@@ -13,10 +14,10 @@ from gateway_project.observability import otlp_metrics
 from tests.support.otlp_collector import Collector, values_of
 
 
-def sent(metrics: Any) -> dict[str, Any]:
+def sent(families: Any) -> dict[str, Any]:
     """Return metrics by name as a collector reads them."""
     kept = Collector("")
-    kept.take("/v1/metrics", otlp_metrics.export_request(metrics, 1, 2))
+    kept.take("/v1/metrics", otlp_metrics.export_request(families, 1, 2))
     return kept.metrics
 
 
@@ -59,6 +60,7 @@ def test_requests_are_counted_in_the_conventions_names(settings: Any) -> None:
         status_code=200,
     )
     otlp_metrics.count_request(entry)
+    metrics.REQUESTS.labels(entry.route, entry.underlying_model, entry.used_provider, entry.status_code).inc()
     found = sent(otlp_metrics.collect())
     about = {
         "gen_ai.operation.name": "chat",
@@ -78,4 +80,10 @@ def test_requests_are_counted_in_the_conventions_names(settings: Any) -> None:
         if values_of(point.attributes)["gen_ai.request.model"] == "gpt-5-of-this-test"
     }
     assert tokens == {"input": 100, "output": 7}
-    assert "gateway_requests" in found
+    # The gateway's own metrics go along, each under its own name.
+    requests = [
+        point.as_double
+        for point in found["gateway_requests"].sum.data_points
+        if values_of(point.attributes)["model"] == "gpt-5-of-this-test"
+    ]
+    assert requests == [1]

@@ -25,6 +25,7 @@ from redis import Redis
 
 from gateway_project.configuration import data_directory
 from gateway_project.configuration.server_config import free_port
+from tests.stack.product import eventually
 
 WEB = """
 import http.server, os, signal, socket, sys, time
@@ -133,7 +134,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
         server.process.wait()
         if server.process.stdout:
             server.process.stdout.close()
-    wait_until(lambda: processes_on(folder) == [])
+    eventually(lambda: processes_on(folder) == [])
     shutil.rmtree(folder)
 
 
@@ -141,13 +142,6 @@ def processes_on(folder: Path) -> list[psutil.Process]:
     """The processes whose command line names the folder."""
     everyone = psutil.process_iter(["cmdline"])
     return [process for process in everyone if str(folder) in " ".join(process.info["cmdline"] or [])]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Server]) -> None:
@@ -208,7 +202,7 @@ def test_who_dies_is_started_again_and_stores_keep_their_data(start: Callable[..
 
     server.read_until("ended (signal 9)")
     server.read_until("ended (signal 9)")
-    wait_until(kept)
+    eventually(kept)
     assert psutil.pid_exists(second)
 
 
@@ -218,7 +212,7 @@ def test_a_killed_server_leaves_nothing_behind_and_the_next_one_starts(start: Ca
     assert len(processes_on(server.home.parent)) > 4
     server.process.kill()
     server.process.wait()
-    wait_until(lambda: processes_on(server.home.parent) == [])
+    eventually(lambda: processes_on(server.home.parent) == [])
 
     again = start(stores=True)
     again.read_until("ready")

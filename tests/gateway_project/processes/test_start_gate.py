@@ -54,7 +54,7 @@ def test_a_process_waits_for_the_gate(end: Callable[[StartGate], None], said: tu
     assert gate.is_reached
     assert process.poll() is None
     end(gate)
-    words, errors = process.communicate(timeout=60)
+    words, errors = process.communicate(timeout=110)
     assert (process.returncode, words, errors) == said
 
 
@@ -62,7 +62,7 @@ def test_a_process_that_has_ended_needs_no_gate() -> None:
     gate = StartGate()
     process = held(gate)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=110)
     gate.open()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 
@@ -12,6 +11,7 @@ import pytest
 from gevent import Greenlet, GreenletExit, sleep
 
 from apps.kernel.concurrency.single_flight import SingleFlight, _Flight
+from tests.stack.product import eventually
 
 
 def together(flights: SingleFlight[str, object], count: int, answer: object) -> tuple[list[object], int]:
@@ -20,7 +20,7 @@ def together(flights: SingleFlight[str, object], count: int, answer: object) -> 
 
     def find_out() -> object:
         asked.append(1)
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -35,8 +35,7 @@ def together(flights: SingleFlight[str, object], count: int, answer: object) -> 
     with ThreadPoolExecutor(count) as pool:
         asking = [pool.submit(ask) for _ in range(count)]
         all_there.wait()
-        # Long enough for all of them to have asked.
-        time.sleep(0.2)
+        eventually(lambda: len(flights._flights["key"]._waiting) == count - 1)
         go_on.set()
         return [one.result(5) for one in asking], len(asked)
 
@@ -72,9 +71,8 @@ def test_nobody_waits_for_ever() -> None:
     flights: SingleFlight[str, str] = SingleFlight(0.05)
     go_on = Event()
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(flights.run, "key", lambda: "late" if go_on.wait(5) else "never")
-        while not flights.is_under_way("key"):
-            time.sleep(0.01)
+        first = pool.submit(flights.run, "key", lambda: "late" if go_on.wait(60) else "never")
+        eventually(lambda: flights.is_under_way("key"))
         with pytest.raises(TimeoutError):
             flights.run("key", lambda: "not asked")
         go_on.set()
@@ -88,7 +86,7 @@ def test_who_gives_up_waiting_does_not_keep_the_next_from_going_on() -> None:
         with pytest.raises(TimeoutError):
             hasty.result(5)
         patient = pool.submit(flight.wait, 5)
-        time.sleep(0.1)
+        eventually(lambda: len(flight._waiting) == 1)
         flight.end("found", None)
         assert patient.result(5) == "found"
 
@@ -99,6 +97,7 @@ from gevent import monkey; monkey.patch_all()
 import gevent
 from gevent.event import Event
 from apps.kernel.concurrency.single_flight import SingleFlight, _Flight
+from tests.stack.product import eventually
 
 flights, found, told = SingleFlight(5), Event(), []
 
@@ -119,5 +118,5 @@ print(len(told), told.index("bystander") < 5)
 
 def test_others_are_served_between_those_who_waited() -> None:
     """Fifty who go on at once would have the event loop for themselves, with each of their steps."""
-    done = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True, timeout=110)
     assert done.stdout == "51 True\n"

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -25,20 +26,23 @@ from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARDS, money_key
 from tests.kernel.valkey.cluster_work import PORTS, has_slot, organization_of_shard
+from tests.stack.product import eventually
 
 
 def lose_primary() -> Any:
-    """Kill the primary of a shard; return what another does meanwhile, and what both do once its replica took over."""
-    lost, living = int(os.environ["LOST_SHARD"]), int(os.environ["LIVING_SHARD"])
-    found: dict[str, Any] = {}
+    """Kill the primary of shard 0; return what another does meanwhile, and what both do once its replica took over."""
+    lost, primary = 0, find_primary(0)
+    living = next(shard for shard in SHARDS if not has_slot(primary, slot_of(shard), port_of(primary)))
+    found: dict[str, Any] = {"living": living}
     organization = organization_of_shard(living)
     push(organization_of_shard(lost), 2)
     push(organization, 3)
     let_spend([organization])
     client().set(generation.keys_of(generation.CATALOG)[living], "c")
-    # Until the replica has them.
-    time.sleep(0.3)
-    os.kill(int(os.environ["LOST_PID"]), signal.SIGKILL)
+    eventually(lambda: has_replicated(primary))
+    # On a busy machine the replica would be faster than the questions that its primary does not answer.
+    allow_failover(False)
+    os.kill(primary.info("server")["process_id"], signal.SIGKILL)
     found["read"] = [one.shard for one in OutboxReader("one").read(10, 1)]
     for name, ask in (("beat", lambda: worker_leases.send_heartbeat("w")), ("depth", outbox.depth)):
         try:
@@ -64,10 +68,41 @@ def lose_primary() -> Any:
             time.sleep(0.1)
         except RedisError:
             errors += 1
+            allow_failover(True)
             time.sleep(0.1)
     found["failed_meanwhile"] = errors > 0
     found["heard_by_all"] = all(client().zscore(name, "w") is not None for name in worker_leases.WORKERS)
     return found
+
+
+def slot_of(shard: int) -> int:
+    """Return the slot of a shard's keys."""
+    return key_slot(money_key("x", shard).encode())
+
+
+def port_of(node: Any) -> int:
+    """Return the port of a node's client."""
+    return int(node.connection_pool.connection_kwargs["port"])
+
+
+def find_primary(shard: int) -> Any:
+    """Return a client of the node that is a shard's primary now: a busy machine may have made its replica one."""
+    nodes = (Redis(port=port, decode_responses=True) for port in PORTS)
+    return next(node for node in nodes if node.role()[0] == "master" and has_slot(node, slot_of(shard), port_of(node)))
+
+
+def allow_failover(is_allowed: bool) -> None:
+    """Set whether replicas may take the place of a primary that is lost."""
+    for port in PORTS:
+        with suppress(RedisError), Redis(port=port, decode_responses=True) as node:
+            node.config_set("cluster-replica-no-failover", "no" if is_allowed else "yes")
+
+
+def has_replicated(primary: Any) -> bool:
+    """Return whether a replica has all that was written to a primary."""
+    told = primary.info("replication")
+    replica = told.get("slave0")
+    return bool(replica) and replica["offset"] >= told["master_repl_offset"]
 
 
 def spend_while_a_slot_moves() -> Any:

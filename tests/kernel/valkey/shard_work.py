@@ -21,7 +21,7 @@ from apps.gateway.settlement import outbox, settle, worker_lease
 from apps.gateway.settlement.outbox import OutboxReader
 from apps.kernel.valkey import generation, shards
 from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of
+from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, shard_of
 from apps.logs.entry import Entry
 from gateway_project.diagnosis import valkey
 
@@ -149,11 +149,6 @@ def void_everywhere() -> Any:
     before = set(balance_copies.read_epochs_in_redis())
     let_spend([organization_of_shard(3)], epoch=9)
     return [sorted(before), sorted(Counter(balance_copies.read_epochs_in_redis()).items())]
-
-
-def name_shards() -> Any:
-    """Return a key of each shard."""
-    return [money_key("x", shard) for shard in SHARDS]
 
 
 def _scripts_run() -> dict[int, int]:

@@ -40,7 +40,7 @@ def ask(cluster: ValkeyCluster, work: str, tmp_path: Path) -> Any:
     }
     told.update(GATEWAY_HOME=str(tmp_path), CLUSTER_PORTS=json.dumps(cluster.ports), VALKEY_SHARDS="16")
     command = [sys.executable, "-m", "tests.kernel.valkey.cluster_work", work]
-    done = subprocess.run(command, cwd=PROJECT, env=told, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=PROJECT, env=told, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
