@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import archiving, partitions, refusals, retention, rollup, traffic
+from apps.logs import archiving, partitions, performance, refusals, retention, rollup, traffic
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +25,7 @@ def expire() -> None:
     expired = retention.expire(now)
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
     traffic.expire(now)
+    performance.expire(now)
     archiving.expire(now)
 
 
@@ -43,8 +44,8 @@ def move() -> None:
 
 @shared_task(name="logs.roll_up", time_limit=600)
 def roll_up() -> None:
-    """Fold deltas into daily totals and traffic slots. As above."""
-    log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold())
+    """Fold deltas into daily totals and slots of traffic and performance. As above."""
+    log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold(), performance=performance.fold())
 
 
 @shared_task(name="logs.roll_up_refusals", time_limit=60)
