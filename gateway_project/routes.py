@@ -33,7 +33,7 @@ from apps.gateway.endpoints.converse import converse, converse_stream
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
-from apps.gateway.endpoints.one_model import read_model
+from apps.gateway.endpoints.one_model import read_endpoints, read_model
 from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
@@ -164,6 +164,7 @@ _MODEL_ROUTES = [
         google_models.unless_google(public_with_own_models(catalog.list_models), google_models.list_models),
         Family.OPENAI,
     ),
+    Route("v1/models/<path:model_id>/endpoints", read_endpoints, Family.OPENAI, method="GET"),
     Route("v1/models/<path:model_id>", read_model, Family.OPENAI, method="GET"),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
