@@ -22,8 +22,8 @@ from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.console import urls as console
+from apps.console.pages import model_detail, programs
 from apps.console.pages import models as model_pages
-from apps.console.pages import programs
 from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, key_management, ollama
@@ -288,7 +288,8 @@ _LOG_ROUTES = [
     _logs("logs/<str:log_id>/media/<int:number>", logs.LogMedium.as_view()),
     # For browsers; programs that ask here mean `/v1/models`.
     Route("models", model_pages.models, Family.PAGES),
-    Route("models/<path:model_id>", model_pages.model, Family.PAGES),
+    Route("models/compare", model_detail.compare, Family.PAGES),
+    Route("models/<path:model_id>", model_detail.model, Family.PAGES),
     Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
     Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),

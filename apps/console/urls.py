@@ -15,6 +15,7 @@ from apps.console.pages import (
     management_keys,
     mcp_servers,
     members,
+    model_detail,
     organizations,
     overview,
     playground,
@@ -52,5 +53,6 @@ PATTERNS = [
     *guardrails.PATHS,
     *billing.PATHS,
     *playground.PATHS,
+    *model_detail.PATHS,
     *programs.PATHS,
 ]
