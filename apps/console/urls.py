@@ -27,7 +27,7 @@ from apps.console.pages import (
     sign_in,
     usage,
 )
-from apps.console.pages.logs import live
+from apps.console.pages.logs import live, text
 
 # Under the namespace `console`.
 PATTERNS = [
@@ -41,6 +41,7 @@ PATTERNS = [
     *members.PATHS,
     *audit.PATHS,
     *live.PATHS,
+    *text.PATHS,
     *logs.PATHS,
     *sessions.PATHS,
     *refusals.PATHS,

@@ -38,7 +38,7 @@ from tests.support.stripe_stub import StripeStub
 # Answered with a file, a part of a page, a way elsewhere, or to POST alone.
 NO_PAGE: Final = {
     *("home", "enter_playground", "enter_models", "sign_out", "send_verification", "create_first_key", "first_request"),
-    *("usage_export", "logs_export", "logs_live", "log_views", "log_medium", "playground_ask"),
+    *("usage_export", "logs_export", "logs_live", "log_suggestions", "log_views", "log_medium", "playground_ask"),
     *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("read_alerts", "alert_emails", "switch_alert_rule", "remove_alert_rule"),
