@@ -206,7 +206,7 @@ class _Search:
                 """,  # noqa: S608 - names are ours
                 [self._organization_id, RetentionLevel.RETAIN.value],
             )
-            return cursor.fetchone() == (self._organization_id,)
+            return bool(cursor.fetchone() == (self._organization_id,))
 
     def _read_rows(
         self, begins: datetime, ends: datetime, after: UUID | None, count: int, max_chunks: int | None
