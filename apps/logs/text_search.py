@@ -10,11 +10,12 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, OperationalError, connection, connections, transaction
+from django.db.models import QuerySet
 
 from apps.kernel.ids import time_of
 from apps.kernel.postgres.replica import PRIMARY
@@ -42,6 +43,7 @@ _WORDS: Final = (
     f"left(coalesce(content, ''), {SEARCHED_ANSWER}) || ' ' || "
     f"replace(right(coalesce(messages::text, ''), {SEARCHED_PROMPT}), '\\n', ' '))"
 )
+_MATCH: Final = f"{_WORDS} @@ (to_tsquery('simple', %s) && websearch_to_tsquery('simple', %s))"
 _KEPT: Final = f"retention_level = '{RetentionLevel.RETAIN}'"
 _INDEX_ENDING: Final = "_text"
 # The partitions with an index that is complete.
@@ -117,7 +119,7 @@ def has_words(text: str) -> bool:
         return False
     with connection.cursor() as cursor:
         cursor.execute("SELECT querytree(websearch_to_tsquery('simple', %s))", [text])
-        # What can be looked up in an index: without any positive word, everything matches.
+        # The part that an index can look up: without any positive word, everything matches.
         return cursor.fetchone()[0] not in {"", "T"}
 
 
@@ -221,7 +223,7 @@ class _Search:
             newest = rows.order_by("-created_at", "-id").values_list("id", flat=True)[:_CHUNK]
             ids = [UUID(str(one)) for one in newest]
             if ids:
-                self.found += self._matching(ids)
+                self.found += self._matching(begins.date(), ids)
                 after, self._has_read = ids[-1], True
             if len(ids) < _CHUNK:
                 return after, True
@@ -230,19 +232,21 @@ class _Search:
             chunks += 1
         return after, False
 
-    def _matching(self, ids: Sequence[UUID]) -> list[UUID]:
-        """Return those of some rows that match, in their order."""
-        rows = RequestLog.objects.using(self._using).filter(self._wanted, id__in=ids)
-        rows = rows.filter(created_at__gte=time_of(ids[-1]), created_at__lte=time_of(ids[0]))
-        text, values = rows.order_by("-created_at", "-id").values("id").query.sql_with_params()
-        match = f"{_WORDS} @@ (to_tsquery('simple', %s) && websearch_to_tsquery('simple', %s))"
+    def _matching(self, day: date, ids: Sequence[UUID]) -> list[UUID]:
+        """Return those of some rows of a day that match, in their order."""
+        text, values = self._statement(self._rows.filter(self._wanted))
         with connections[self._using].cursor() as cursor:
+            # The conditions of the filters are Django's, on what has the table's name here: the rows that match. So
+            # PostgreSQL computes the words of no other rows.
             cursor.execute(
                 f"""
-                SELECT id FROM request_log WHERE id IN ({text}) AND created_at BETWEEN %s AND %s AND {match}
-                ORDER BY created_at DESC, id DESC
+                WITH read AS MATERIALIZED (
+                    SELECT row.* FROM unnest(%s::timestamptz[], %s::uuid[]) AS wanted (created_at, id)
+                    JOIN {partitions.name_of(day)} AS row USING (created_at, id)
+                ), request_log AS MATERIALIZED (SELECT * FROM read WHERE {_MATCH})
+                {text}
                 """,  # noqa: S608 - Django's own text, and ours
-                [*values, time_of(ids[-1]), time_of(ids[0]), *self._query],
+                [[time_of(one) for one in ids], list(ids), *self._query, *values],
             )
             return [UUID(str(one)) for (one,) in cursor.fetchall()]
 
@@ -253,22 +257,26 @@ class _Search:
             return False
         rows = self._rows.filter(self._wanted, created_at__gte=begins, created_at__lte=ends)
         rows = rows if after is None else rows.filter(id__lt=after)
-        text, values = rows.values("id", "created_at").query.sql_with_params()
-        match = f"{_WORDS} @@ (to_tsquery('simple', %s) && websearch_to_tsquery('simple', %s))"
+        text, values = self._statement(rows, count - len(self.found))
         try:
             with transaction.atomic(using=self._using), connections[self._using].cursor() as cursor:
                 cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+                # As above. The conditions of the filters have other indexes, which must not be used instead.
                 cursor.execute(
                     f"""
-                    WITH found AS MATERIALIZED (
-                        SELECT id FROM {partitions.name_of(day)} WHERE {_KEPT} AND {match}
+                    WITH request_log AS MATERIALIZED (
+                        SELECT * FROM {partitions.name_of(day)} WHERE {_KEPT} AND {_MATCH}
                     )
-                    SELECT id FROM ({text}) AS wanted (id, created_at) WHERE id IN (SELECT id FROM found)
-                    ORDER BY created_at DESC, id DESC LIMIT %s
-                    """,  # noqa: S608 - names are ours, and Django's own text
-                    [*self._query, *values, count - len(self.found)],
+                    {text}
+                    """,  # noqa: S608 - Django's own text, and ours
+                    [*self._query, *values],
                 )
                 self.found += [UUID(str(one)) for (one,) in cursor.fetchall()]
         except OperationalError:
             return False
         return True
+
+    def _statement(self, rows: QuerySet[RequestLog], count: int | None = None) -> tuple[str, tuple[Any, ...]]:
+        """Return the SQL of the ids of rows, newest first, with its values."""
+        text, values = rows.order_by("-created_at", "-id").values("id")[:count].query.sql_with_params()
+        return text, tuple(values)

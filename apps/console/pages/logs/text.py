@@ -1,4 +1,4 @@
-"""The search box of the log's list: suggestions while somebody types, and the search of prompts and answers."""
+"""The search box of the log's list: suggestions as visitors type, and the search of prompts and answers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def search_text(
 ) -> TextSearch:
     """Return the matching requests of the scope, which has one organization, and suggestions for the text."""
     found, is_text = TextPage([], None), has_words(text)
-    # What an organization that keeps no content has kept before is cleared within minutes.
+    # Content from before an organization stopped keeping it is cleared within minutes.
     if is_text and scope.since and keeps_content(workspace):
         asked = partial(find_text, scope, filters, text, after=after, count=count)
         found = replica.read(lambda using: asked(using=using))
@@ -81,7 +81,7 @@ def keeps_content(workspace: Workspace) -> bool:
 
 @workspace_page()
 def suggestions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show suggestions for the text that somebody types into the search box, as a part of the list's page."""
+    """Show suggestions for the typed text, as a part of the list's page."""
     scope = access_logs(
         scope_of_user(workspace.user, timezone.now()), requested_ids_of({"org_id": str(workspace.organization.id)})
     )
