@@ -51,7 +51,7 @@ def test_each_provider_has_prices_limits_and_figures(client: Client) -> None:
     assert found["supported_parameters"] == listed["supported_parameters"]
     measured = {name: found[name] for name in ("status", "uptime_last_5m", "uptime_last_30m", "uptime_last_1d")}
     assert measured == {"status": 0, "uptime_last_5m": 100.0, "uptime_last_30m": None, "uptime_last_1d": 66.67}
-    # Of three equal answers the middle of their step, which ends 19 % above its begin.
+    # The middle of the step of three equal answers; a step ends 19 % above its begin.
     speed = {"latency_ms": {"p50": 395, "p95": 427}, "throughput": {"p50": 49}}
     assert found["performance"] == {
         "last_24h": {"uptime": 66.67, **speed},

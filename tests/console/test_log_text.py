@@ -47,7 +47,7 @@ def test_texts_are_found_and_the_filters_hold(world: World, key: Any) -> None:
     assert shown(dana.open(page(world.acme, "logs"), q="falcon", model="claude")) == [other]
     text = answer.content.decode()
     assert "<script>flies" not in text
-    # What does not look at the text is not offered.
+    # Exports and live updates ignore the text, and are not offered.
     assert "Export CSV" not in text
     assert "data-live=" not in text
     assert 'name="q" value="falcon"' in text

@@ -131,7 +131,7 @@ def test_the_pages_price_history_is_the_catalogs() -> None:
     said = words(see("/models/gpt-5"))
     assert "output: 10 → 12.5" in said
     assert "Output price in USD per million tokens since" in said
-    # Who changed a price is not public.
+    # The operator who changed a price is not public.
     assert "op@example.com" not in said
 
 

@@ -1,4 +1,4 @@
-"""Text search of the log: what is found, in which order, within which bounds, with an index and without."""
+"""Text search of the log: its matches, their order, its bounds, with an index and without."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_only_kept_content_of_the_scope_and_the_filters_is_found(world: World, k
     assert ids(find(world, "falcon", LogFilters(start=ago(minutes=2)))) == [slow]
     elsewhere = LogScope({world.acme.id: ago(days=30)}, project_id=world.elsewhere_project.id)
     assert find_text(elsewhere, LogFilters(), "falcon", after=None, count=5).rows == []
-    # The first word of a row is its organization: it leads nobody to another's rows.
+    # The first word of a row is its organization: it leads no search to another's rows.
     assert ids(find(world, f"o{world.elsewhere.id.hex} falcon")) == []
 
 
