@@ -1,4 +1,4 @@
-"""The search box of the log in a real browser: suggestions that follow the typed text, and the list that they lead to."""
+"""The search box of the log in a real browser: suggestions that follow the typed text, and the lists behind them."""
 
 from __future__ import annotations
 
