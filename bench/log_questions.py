@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.console.browser_session import COOKIE
 from apps.kernel.rest.pages import write_cursor
 from apps.keys.models import ApiKey
-from apps.logs import writer
+from apps.logs import text_search, writer
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from apps.organizations.credentials.sessions import start_session
@@ -44,6 +44,8 @@ def prepared(rows: int, tell: Callable[[str], None]) -> Cast:
     """Return who has rows, after making as many as asked for where there are none."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     call_command("migrate", verbosity=0)
+    # The pages of models show its models.
+    call_command("load_catalog", verbosity=0)
     user = User.objects.filter(email="olivia@example.com").first()
     if user is not None:
         return Cast(user, list(Organization.objects.order_by("created_at", "id")))
@@ -51,6 +53,9 @@ def prepared(rows: int, tell: Callable[[str], None]) -> Cast:
     started = time.monotonic()
     log_rows.fill(rows, datetime.now(UTC).date(), tell)
     tell(f"\n{rows} rows in {time.monotonic() - started:.0f} s\n")
+    started = time.monotonic()
+    days = text_search.index_closed_days(datetime.now(UTC), 3_600)
+    tell(f"{len(days)} days indexed for text in {time.monotonic() - started:.0f} s; {log_rows.describe_text_index()}\n")
     return cast
 
 
@@ -168,6 +173,17 @@ def _pages_of_tenants(cast: Cast, large: Organization) -> Iterator[Question]:
     yield Question("console: usage by model", visitor, f"{home}usage", {})
     yield Question("console: usage by key", visitor, f"{home}usage", {"by": "key"})
     yield Question("console: logs", visitor, f"{home}logs", {})
+    for period in ("24h", "7d"):
+        yield Question(f"console: logs and histogram, {period}", visitor, f"{home}logs", {"range": period})
+    yield Question("console: sessions", visitor, f"{home}sessions", {})
+    yield Question("console: one session", visitor, f"{home}sessions/{log_rows.SESSION}", {})
+    yield Question("console: suggestions", visitor, f"{home}logs/suggestions", {"q": "model-1"})
+    for name, text in (("common word", log_rows.COMMON_WORD), ("rare word", log_rows.RARE_WORD), ("no word", "zebra")):
+        yield Question(f"console: text, {name}", visitor, f"{home}logs", {"q": text})
+    for period in ("24h", "30d"):
+        yield Question(f"console: model, {period}", visitor, f"{home}models/echo", {"period": period})
+    compared = "?model=echo&model=echo-fast&model=free"
+    yield Question("console: comparison", visitor, f"{home}models/compare{compared}", {})
 
 
 def _filters() -> list[tuple[str, dict[str, str]]]:

@@ -10,6 +10,8 @@ from uuid import UUID
 from django.db import connection
 
 from apps.logs import partitions, rollup, traffic
+from apps.logs.models import PerformanceSlot
+from apps.logs.performance import FIRST_TOKEN_STEPS, SPEED_STEPS
 from apps.organizations.models import Organization, Plan, Project, User
 from tests.support.cast import default_project, make_key, make_organization, make_user
 
@@ -18,6 +20,11 @@ ORGANIZATIONS, DAYS = 20, 60
 _LARGEST = 0.5
 # Values that occur once in all the log, in the largest organization's oldest day.
 RARE_MODEL, RARE_SOURCE, RARE_HEADER, RARE_PROVIDER = "only-once", "only-once.example", "only-once", "rarely"
+
+# A session of the largest organization, with a turn every hour; words of kept answers: in each of them, and in one.
+SESSION, COMMON_WORD, RARE_WORD = "nightly-agent", "answer", "quagga"
+# Models whose performance is filled in, and providers of each.
+_MEASURED_MODELS, _MEASURED_PROVIDERS = 40, 9
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,9 @@ def make_cast() -> Cast:
         for project in (default_project(organization), *others):
             for key in (1, 2):
                 make_key(user, project, f"key {key}")
+        # As the rows are: see `_ROWS`.
+        level = "retain" if number % 9 == 0 else "metadata" if number % 3 == 2 else "none"
+        Organization.objects.filter(pk=organization.pk).update(retention_level=level)
         organizations.append(organization)
     return Cast(user, organizations)
 
@@ -57,6 +67,8 @@ def fill(count: int, today: date, tell: Callable[[str], None]) -> None:
             cursor.execute(_ROWS.format(name=name), {"count": count // DAYS, "day": _begin_of(day), "share": _LARGEST})
             if age == DAYS - 1:
                 cursor.execute(_RARE.format(name=name), [RARE_MODEL, RARE_PROVIDER, RARE_SOURCE, RARE_HEADER])
+                cursor.execute(_RARE_WORD.format(name=name), [f" {RARE_WORD}"])
+            cursor.execute(_SESSIONS.format(name=name), [SESSION])
             cursor.execute(
                 f"ALTER TABLE request_log ATTACH PARTITION {name} "
                 f"FOR VALUES FROM ('{day} 00:00+00') TO ('{day + timedelta(days=1)} 00:00+00')"
@@ -67,6 +79,7 @@ def fill(count: int, today: date, tell: Callable[[str], None]) -> None:
             tell(f"{name} ")
         cursor.execute("ANALYZE request_log")
         cursor.execute(_LAST_YEAR)
+    _fill_performance(datetime.combine(today, datetime.min.time(), UTC))
     tell("folding ")
     while rollup.roll_up():
         pass
@@ -75,6 +88,46 @@ def fill(count: int, today: date, tell: Callable[[str], None]) -> None:
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) logs_activityday")
         cursor.execute("VACUUM (ANALYZE) logs_trafficslot")
+
+
+def _fill_performance(today: datetime) -> None:
+    """Fill the slots of all models and providers, and those of models of the catalog."""
+    names = [*(f"model-{number}" for number in range(_MEASURED_MODELS)), "echo", "echo-fast", "free"]
+    steps = {"first_token_steps": [3] * FIRST_TOKEN_STEPS[1], "speed_steps": [3] * SPEED_STEPS[1]}
+    for minutes, count in ((60, 8 * 24), (1440, 90)):
+        PerformanceSlot.objects.bulk_create(
+            (
+                PerformanceSlot(
+                    minutes=minutes,
+                    starts_at=today - number * timedelta(minutes=minutes),
+                    model=name,
+                    provider="sandbox" if provider == 0 else f"provider-{provider}",
+                    succeeded=300,
+                    failed=2,
+                    **steps,
+                )
+                for name in names
+                for provider in range(_MEASURED_PROVIDERS)
+                for number in range(count)
+            ),
+            batch_size=1_000,
+        )
+
+
+def describe_text_index() -> str:
+    """Return the size of the indexes for text, in all and for each row with content."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT sum(pg_relation_size(indexrelid)), (
+                SELECT count(*) FROM request_log
+                WHERE retention_level = 'retain' AND created_at < date_trunc('day', now())
+            ) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+            WHERE relname LIKE 'request\\_log\\_%\\_text'
+            """
+        )
+        size, rows = (int(number or 0) for number in cursor.fetchone())
+    return f"{size / 1e6:.0f} MB, {size / max(rows, 1):.0f} bytes for each of {rows} rows"
 
 
 def _begin_of(day: date) -> datetime:
@@ -116,8 +169,8 @@ _ROWS = """
         200 + (c * 9000)::int, 100 + (c * 900)::int, 'model-' || model, 'model-' || model, 'provider-' || model %% 9,
         'model-' || model || '-2026-08-01',
         CASE WHEN level = 2 THEN
-            jsonb_build_array(jsonb_build_object('role', 'user', 'content', repeat(noise, 20))) END,
-        CASE WHEN level = 2 THEN repeat(noise, 30) END,
+            jsonb_build_array(jsonb_build_object('role', 'user', 'content', words.prompt)) END,
+        CASE WHEN level = 2 THEN 'An answer of words: ' || words.prompt END,
         1500, (c * 4000)::int, (d * 900)::int, (c * 4000)::int + (d * 900)::int, 0,
         round((c * 0.01)::numeric, 12), round((c * 0.006)::numeric, 12), round((c * 0.004)::numeric, 12), false,
         '{{"input": "2.5", "output": "10", "cached": "1.25"}}',
@@ -151,6 +204,24 @@ _ROWS = """
     CROSS JOIN LATERAL (
         SELECT CASE WHEN size %% 9 = 1 THEN 2 WHEN size %% 3 = 0 THEN 1 ELSE 0 END AS level
     ) AS kept
+    CROSS JOIN LATERAL (
+        -- Forty words of twenty thousand, the first ones the most frequent. Naming the row makes others for each.
+        SELECT CASE WHEN level = 2 THEN (
+            SELECT string_agg('word' || (power(random(), 3) * 20000)::int, ' ') FROM generate_series(1, 40 + n - n)
+        ) END AS prompt
+    ) AS words
+"""
+_RARE_WORD = """
+    UPDATE {name} SET content = content || %s WHERE id = (
+        SELECT row.id FROM {name} AS row JOIN bench_key USING (api_key_id)
+        WHERE size = 1 AND retention_level = 'retain' LIMIT 1
+    )
+"""
+_SESSIONS = """
+    UPDATE {name} SET session_id = %s, user_agent = 'bench/1' WHERE id IN (
+        SELECT DISTINCT ON (date_trunc('hour', row.created_at)) row.id FROM {name} AS row
+        JOIN bench_key USING (api_key_id) WHERE size = 1 ORDER BY date_trunc('hour', row.created_at), row.id
+    )
 """
 _RARE = """
     UPDATE {name} SET used_model = %s, requested_model = used_model, used_provider = %s, source = %s,

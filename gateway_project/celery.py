@@ -54,6 +54,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "blank-logs": ("logs.blank", crontab(minute="*/10"), 600),
     "expire-logs": ("logs.expire", crontab(hour=3, minute=20), 86_400),
     "move-logs": ("logs.move", crontab(hour=5, minute=20), 43_200),
+    "index-log-text": ("logs.index_text", crontab(hour="1,7,13,19", minute=30), 21_600),
     "expire-violations": ("guardrails.expire", crontab(hour=3, minute=40), 86_400),
     "erase-organizations": ("organizations.erase_deleted", crontab(minute="*/5"), 300),
     "purge-responses": ("responses.purge", crontab(minute="*/10"), 600),

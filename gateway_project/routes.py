@@ -21,8 +21,8 @@ from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.console import urls as console
+from apps.console.pages import model_detail, programs
 from apps.console.pages import models as model_pages
-from apps.console.pages import programs
 from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, key_management, ollama
@@ -42,7 +42,7 @@ from apps.gateway.endpoints.media import (
     images_generations,
 )
 from apps.gateway.endpoints.messages import count_tokens, messages
-from apps.gateway.endpoints.one_model import read_model
+from apps.gateway.endpoints.one_model import read_endpoints, read_model
 from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
@@ -174,6 +174,7 @@ _MODEL_ROUTES = [
         google_models.unless_google(public_with_own_models(catalog.list_models), google_models.list_models),
         Family.OPENAI,
     ),
+    Route("v1/models/<path:model_id>/endpoints", read_endpoints, Family.OPENAI, method="GET"),
     Route("v1/models/<path:model_id>", read_model, Family.OPENAI, method="GET"),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
@@ -308,7 +309,8 @@ _LOG_ROUTES = [
     _logs("logs/<str:log_id>/media/<int:number>", logs.LogMedium.as_view()),
     # For browsers; programs that ask here mean `/v1/models`.
     Route("models", model_pages.models, Family.PAGES),
-    Route("models/<path:model_id>", model_pages.model, Family.PAGES),
+    Route("models/compare", model_detail.compare, Family.PAGES),
+    Route("models/<path:model_id>", model_detail.model, Family.PAGES),
     Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
     Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),

@@ -6,7 +6,7 @@ are those of the cheapest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -139,6 +139,39 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
         "stability": offer.stability,
         # Only for the few models with them: names there with their own price.
         **({"editions": editions} if editions else {}),
+    }
+
+
+def build_endpoints(
+    model: CatalogModel, offers: Sequence[Offer], measured: Callable[[Offer], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a model with its offers as OpenRouter lists endpoints; `measured` returns an offer's measured fields."""
+    entry = build_entry(model, offers)
+    return {
+        **{name: entry[name] for name in ("id", "name", "created", "description", "architecture")},
+        "endpoints": [{**_endpoint_of(model, offer), **measured(offer)} for offer in sorted(offers, key=_price_of)],
+    }
+
+
+def _endpoint_of(model: CatalogModel, offer: Offer) -> dict[str, Any]:
+    return {
+        "name": f"{offer.provider.name} | {model.id}",
+        "model_id": model.id,
+        # The provider's name of the model.
+        "model_name": offer.model_name,
+        "provider_name": offer.provider.name,
+        # For requests that name a provider: `tag/model`.
+        "tag": offer.provider.id,
+        "quantization": None,
+        "context_length": offer.context_length or model.context_length,
+        "max_prompt_tokens": None,
+        "max_completion_tokens": offer.max_output or model.max_output,
+        "pricing": _pricing_of(offer.prices),
+        "supported_parameters": _parameters_of(model, [offer]),
+        "supports_implicit_caching": offer.prompt_cache,
+        "stability": offer.stability,
+        "deprecated_at": offer.deprecated_at,
+        "deactivated_at": offer.deactivated_at,
     }
 
 

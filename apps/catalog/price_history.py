@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -67,6 +68,15 @@ def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: st
 def history_of(mapping: ModelProvider, most: int) -> list[PriceChange]:
     """Return the latest price changes of a mapping, newest first."""
     rows = PriceChange.objects.filter(model=mapping.model_id, provider=mapping.provider_id)
+    return list(rows.order_by("-id")[:most])
+
+
+def find_model_changes(models: Collection[str], since: datetime, most: int) -> list[PriceChange]:
+    """Return the latest price changes of models at all providers since a moment, newest first.
+
+    A mapping's first prices are among them: they replace an empty card.
+    """
+    rows = PriceChange.objects.filter(model__in=models, created_at__gte=since)
     return list(rows.order_by("-id")[:most])
 
 

@@ -15,6 +15,7 @@ from apps.console.pages import (
     management_keys,
     mcp_servers,
     members,
+    model_detail,
     organizations,
     overview,
     playground,
@@ -28,7 +29,7 @@ from apps.console.pages import (
     teams,
     usage,
 )
-from apps.console.pages.logs import live
+from apps.console.pages.logs import live, text
 
 # Under the namespace `console`.
 PATTERNS = [
@@ -44,6 +45,7 @@ PATTERNS = [
     *service_accounts.PATHS,
     *audit.PATHS,
     *live.PATHS,
+    *text.PATHS,
     *logs.PATHS,
     *sessions.PATHS,
     *refusals.PATHS,
@@ -56,5 +58,6 @@ PATTERNS = [
     *guardrails.PATHS,
     *billing.PATHS,
     *playground.PATHS,
+    *model_detail.PATHS,
     *programs.PATHS,
 ]

@@ -28,7 +28,7 @@ from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.tool_call_watch import ToolCallWatch
 from apps.gateway.metrics import record_request_metrics
-from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, is_scored, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
 from apps.gateway.settlement.record import count_call
@@ -41,7 +41,7 @@ from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
 from apps.limits.applied import AppliedLimit, AppliedLimits, describe, resets_at
 from apps.logs.answers import MAX_MEDIA_BYTES
-from apps.logs.entry import Entry
+from apps.logs.entry import Entry, ProviderOutcome
 
 
 class AnswerTranscript(msgspec.Struct, eq=False):
@@ -238,25 +238,40 @@ class Recorder(msgspec.Struct, eq=False):
         )
 
     def _report_providers(self, usage: Usage | None) -> None:
-        """Report to the circuit breakers how the providers did; `usage` is None when none answered.
+        """Report to the circuit breakers and the record how the providers did; `usage` is None when none answered.
 
         An answer that a content filter ended says nothing about the provider.
         """
-        record_failures(
-            self.attempts.failure_evidence, answered=usage is not None, organization_id=self.policy.organization_id
-        )
+        evidence = self.attempts.failure_evidence
+        record_failures(evidence, answered=usage is not None, organization_id=self.policy.organization_id)
+        outcomes = [_failure_at(one.mapping) for one in evidence if is_scored(one.mapping)]
+        if usage is not None and (success := self._report_success(usage)) is not None:
+            outcomes.append(success)
+        self.entry.outcomes = outcomes or None
+
+    def _report_success(self, usage: Usage) -> ProviderOutcome | None:
+        """Report an answer to the circuit breakers; return its outcome, None where it says nothing of the provider."""
         current, finish = self.attempts.current_call, self.transcript.finish
         filtered = finish is not None and finish.reason == "content_filter"
         begun_at = None if current is None else current.outcome.first_content_at
-        if usage is None or current is None or begun_at is None or filtered:
-            return
-        streamed = self.chat.stream
-        tokens = usage.completion_tokens
+        if current is None or begun_at is None or filtered:
+            return None
+        candidate, streamed = current.inputs.candidate, self.chat.stream
+        first_token_ms = round((begun_at - current.started_at) * 1000) if streamed else None
+        tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
+        seconds = time.monotonic() - (begun_at if streamed else current.started_at)
         CIRCUIT_BREAKERS.record_success(
-            current.inputs.candidate.mapping,
-            first_token_ms=round((begun_at - current.started_at) * 1000) if streamed else None,
-            tokens=tokens if tokens >= _TOKENS_THAT_TELL_SPEED else 0,
-            seconds=time.monotonic() - (begun_at if streamed else current.started_at),
+            candidate.mapping, first_token_ms=first_token_ms, tokens=tokens, seconds=seconds
+        )
+        if not is_scored(candidate.mapping):
+            return None
+        return ProviderOutcome(
+            model=candidate.model_id,
+            provider=candidate.provider_id,
+            succeeded=True,
+            first_token=first_token_ms,
+            tokens=tokens,
+            writing=max(round(seconds * 1000), 1) if tokens else 0,
         )
 
     def _settle_and_enqueue(self) -> None:
@@ -310,6 +325,11 @@ class Recorder(msgspec.Struct, eq=False):
         size = self.attempts.size + self.meter.answer_bytes
         speech = bytes(self.transcript.speech) if self.transcript.speech else None
         return offload_or_run(size, record.encode_with_answer, self.entry, self.chat, self.transcript.reply, speech)
+
+
+def _failure_at(mapping: str) -> ProviderOutcome:
+    provider, _, model = mapping.partition("/")
+    return ProviderOutcome(model=model, provider=provider, succeeded=False)
 
 
 # Parts of a cost that are shown only where they are not zero.

@@ -13,6 +13,21 @@ from uuid import UUID
 import msgspec
 
 
+class ProviderOutcome(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
+    """The outcome of one call of a provider, for the roll-up of performance.
+
+    `first_token` is the time to the first token of a streamed answer in milliseconds; `tokens` are output tokens
+    written in `writing` milliseconds, 0 where they say nothing about speed.
+    """
+
+    model: str
+    provider: str
+    succeeded: bool
+    first_token: int | None = None
+    tokens: int = 0
+    writing: int = 0
+
+
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One finished request. Fields are columns of `RequestLog` unless noted; units are the same.
 
@@ -103,5 +118,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     violations: Any = None
     # Amounts for counters of limits (`apps/limits/applied.py`); not a column of the log.
     limits: Any = None
+    # Outcomes of the provider calls; not a column of the log.
+    outcomes: list[ProviderOutcome] | None = None
     swept: bool = False
     retention_level: str = "none"

@@ -1,4 +1,4 @@
-"""Tables of the log: requests, daily totals, traffic, refused requests, agreed retention.
+"""Tables of the log: requests, daily totals, traffic, performance of providers, refused requests, agreed retention.
 
 Rows have plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
 `created_at`, which is the time in the UUIDv7 `id`: the id alone finds its partition.
@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -24,6 +25,9 @@ __all__ = [
     "ActivityDelta",
     "ActivitySums",
     "LogRetention",
+    "PerformanceCounts",
+    "PerformanceDelta",
+    "PerformanceSlot",
     "RefusedHour",
     "RequestLog",
     "RequestLogQuerySet",
@@ -412,3 +416,40 @@ class TrafficSlot(TrafficCounts):
 class TrafficDelta(TrafficCounts):
     """The change of a slot by one batch of rows: written with the rows, folded soon after. Negative if a row was
     replaced."""
+
+
+class PerformanceCounts(models.Model):
+    """Outcomes of calls of one model at one provider, of all organizations."""
+
+    starts_at = models.DateTimeField()
+    # Ids of the catalog: models of customers' own servers are not counted.
+    model = models.CharField(max_length=255)
+    provider = models.CharField(max_length=80)
+    succeeded = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+    # Counts of answers by step (`performance.FIRST_TOKEN_STEPS`, `SPEED_STEPS`).
+    first_token_steps = ArrayField(models.BigIntegerField())
+    speed_steps = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.starts_at:%Y-%m-%d %H:%M} {self.provider}/{self.model}"
+
+
+class PerformanceSlot(PerformanceCounts):
+    """Outcomes of an hour or a day (UTC), without those that still wait as `PerformanceDelta`."""
+
+    # The slot's length: 60 or 1440.
+    minutes = models.PositiveSmallIntegerField()
+
+    class Meta:
+        verbose_name_plural = "performance"
+        constraints = [
+            models.UniqueConstraint(fields=["minutes", "model", "starts_at", "provider"], name="performance_slot_once")
+        ]
+
+
+class PerformanceDelta(PerformanceCounts):
+    """The outcomes of one batch of rows within an hour: written with the rows, folded soon after."""

@@ -49,7 +49,7 @@ def existing(using: str = PRIMARY) -> list[date]:
     """Return the days that have a partition, oldest first."""
     with connections[using].cursor() as cursor:
         cursor.execute(_EXISTING)
-        return sorted(_day_of(name) for (name,) in cursor.fetchall())
+        return sorted(day_of(name) for (name,) in cursor.fetchall())
 
 
 def ensure(days: Iterable[date]) -> list[date]:
@@ -124,5 +124,6 @@ def _missing(names: Iterable[str]) -> list[str]:
         return sorted(set(names) - {name for (name,) in cursor.fetchall()})
 
 
-def _day_of(name: str) -> date:
+def day_of(name: str) -> date:
+    """Return the day of a partition's name."""
     return datetime.strptime(name, f"{_PREFIX}%Y%m%d").replace(tzinfo=UTC).date()

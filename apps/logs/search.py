@@ -7,7 +7,7 @@ moved is found.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from functools import reduce
@@ -72,7 +72,7 @@ def _find_in_postgres(
     using: str,
 ) -> list[LogRow]:
     """Return the rows of a page from PostgreSQL."""
-    wanted = _conditions_of(filters)
+    wanted = conditions_of(filters)
     if after is not None:
         wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
     elif ascending and (days := partitions.existing(using)):
@@ -112,14 +112,14 @@ def _index_walks(scope: LogScope, filters: LogFilters, using: str) -> list[Query
     """Return the index scans: organizations, or projects if they have an index."""
     if filters.session_id is not None:
         # Its index begins with the organization.
-        return [_of_organization(scope, owner, using).filter(organization_id=owner) for owner in scope.since]
+        return [rows_of_organization(scope, owner, using).filter(organization_id=owner) for owner in scope.since]
     values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
     headers = (filters.header_key, filters.header_value)
     if scope.project_id is not None or {*values, *headers} == {None}:
-        return [_of_organization(scope, organization_id, using) for organization_id in scope.since]
+        return [rows_of_organization(scope, organization_id, using) for organization_id in scope.since]
     owned = Project.objects.using(using).filter(organization__in=scope.since)
     projects = owned.values_list("organization_id", "id")
-    return [_of_organization(replace(scope, project_id=project), owner, using) for owner, project in projects]
+    return [rows_of_organization(replace(scope, project_id=project), owner, using) for owner, project in projects]
 
 
 def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[LogRow]:
@@ -153,8 +153,20 @@ def rows_between(
     ways = _index_walks(scope, filters, using)
     if len(ways) * ((high - low).days + 1) > _MAX_WALKS:
         return []
-    wanted = _conditions_of(filters) & Q(created_at__gte=low, created_at__lte=high)
+    wanted = conditions_of(filters) & Q(created_at__gte=low, created_at__lte=high)
     return [way.filter(wanted) for way in ways]
+
+
+def rows_by_ids(scope: LogScope, ids: Sequence[UUID], using: str = PRIMARY) -> list[LogRow]:
+    """Return rows of the scope's organizations by their ids, in the order of the ids; missing ones are left out."""
+    if not ids:
+        return []
+    moments = [time_of(one) for one in ids]
+    rows = RequestLog.objects.using(using).filter(
+        id__in=ids, created_at__gte=min(moments), created_at__lte=max(moments), organization_id__in=list(scope.since)
+    )
+    found = {row[COLUMNS.index("id")]: dict(zip(COLUMNS, row, strict=True)) for row in _select(rows)}
+    return [found[one] for one in ids if one in found]
 
 
 def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
@@ -163,7 +175,7 @@ def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
     Reads the primary, because the request may have finished a moment ago.
     """
     for organization_id in scope.since:
-        row = _select(_of_organization(scope, organization_id, PRIMARY).filter(id=identifier)).first()
+        row = _select(rows_of_organization(scope, organization_id, PRIMARY).filter(id=identifier)).first()
         if row is not None:
             return dict(zip(COLUMNS, row, strict=True))
     older, moment = archive.find_archive(), find_time(identifier)
@@ -207,8 +219,8 @@ def find_used_models(scope: LogScope, using: str = PRIMARY) -> tuple[list[str], 
     return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
 
 
-def _of_organization(scope: LogScope, organization_id: UUID, using: str) -> QuerySet[RequestLog]:
-    """Return an organization's part of the scope.
+def rows_of_organization(scope: LogScope, organization_id: UUID, using: str) -> QuerySet[RequestLog]:
+    """Return the rows of an organization in the scope.
 
     Only the narrowest id is used: it implies the others, but the planner would multiply their selectivities.
     """
@@ -232,7 +244,8 @@ def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _conditions_of(filters: LogFilters) -> Q:
+def conditions_of(filters: LogFilters) -> Q:
+    """Return the conditions of filters, without their period."""
     equal = {
         "used_provider": filters.provider,
         "finish_reason": filters.finish_reason,

@@ -6,9 +6,12 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import archiving, partitions, refusals, retention, rollup, traffic
+from apps.logs import archiving, partitions, performance, refusals, retention, rollup, text_search, traffic
 
 log = structlog.get_logger(__name__)
+
+# Seconds after which a run begins no further index: the largest day then has as long again.
+INDEXING_SECONDS = 1_700
 
 
 @shared_task(name="logs.make_partitions", time_limit=60)
@@ -25,6 +28,7 @@ def expire() -> None:
     expired = retention.expire(now)
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
     traffic.expire(now)
+    performance.expire(now)
     archiving.expire(now)
 
 
@@ -41,10 +45,18 @@ def move() -> None:
     log.info("logs.moved", days=[str(day) for day in archiving.archive_closed_days(timezone.now())])
 
 
+@shared_task(name="logs.index_text", time_limit=3_500)
+def index_text() -> None:
+    """Create the indexes for text search of days that have ended, for half an hour; the next run goes on."""
+    log.info(
+        "logs.text_indexed", days=[str(day) for day in text_search.index_closed_days(timezone.now(), INDEXING_SECONDS)]
+    )
+
+
 @shared_task(name="logs.roll_up", time_limit=600)
 def roll_up() -> None:
-    """Fold deltas into daily totals and traffic slots. As above."""
-    log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold())
+    """Fold deltas into daily totals and slots of traffic and performance. As above."""
+    log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold(), performance=performance.fold())
 
 
 @shared_task(name="logs.roll_up_refusals", time_limit=60)

@@ -7,13 +7,13 @@ rows are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from operator import or_
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.db import connections
@@ -98,6 +98,60 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
             },
         )
         return [UsageSum(*row) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """An organization's usage of a model at a provider on a day; amounts in USD.
+
+    `cached_input_cost` is the part of the cost for input that the provider read from its prompt cache; `cache_hits` are
+    answers of the gateway's response cache.
+    """
+
+    date: date
+    model: str
+    provider: str
+    requests: int
+    errors: int
+    cache_hits: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal
+    cached_input_cost: Decimal
+
+
+_MODEL_SUMS: Final = (
+    *("request_count", "error_count", "cache_count", "input_tokens", "output_tokens", "cost", "cached_input_cost"),
+)
+_OF_MODELS: Final = f"""
+    WITH added AS MATERIALIZED (
+        SELECT date, model, provider, {", ".join(_MODEL_SUMS)} FROM {ActivityDay._meta.db_table}
+        WHERE organization_id = %(organization)s AND project_id = %(every)s AND api_key_id = %(every)s
+            AND date BETWEEN %(first)s AND %(last)s AND model = ANY(%(models)s)
+        UNION ALL
+        SELECT date, model, provider, {", ".join(_MODEL_SUMS)} FROM {ActivityDelta._meta.db_table}
+        WHERE organization_id = %(organization)s AND date BETWEEN %(first)s AND %(last)s AND model = ANY(%(models)s)
+    )
+    SELECT date, model, provider, sum(request_count)::bigint, sum(error_count)::bigint, sum(cache_count)::bigint,
+        sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cost), sum(cached_input_cost)
+    FROM added GROUP BY date, model, provider HAVING sum(request_count) > 0 ORDER BY date, model, provider
+"""  # noqa: S608 - names are ours
+
+
+def find_model_usage(
+    organization_id: UUID, models: Collection[str], window: ActivityWindow, *, using: str = PRIMARY
+) -> list[ModelUsage]:
+    """Return an organization's usage of models by day and provider, oldest first; exact up to the latest row."""
+    asked: dict[str, Any] = {
+        "organization": organization_id,
+        "models": list(models),
+        "every": ActivityDay.EVERY,
+        "first": window.first,
+        "last": window.last,
+    }
+    with connections[using].cursor() as cursor:
+        cursor.execute(_OF_MODELS, asked)
+        return [ModelUsage(*row) for row in cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)

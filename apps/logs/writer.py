@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from apps.kernel.concurrency.background import throttled
 from apps.kernel.ids import time_of
 from apps.kernel.money import storable
-from apps.logs import partitions, rollup, traffic
+from apps.logs import partitions, performance, rollup, traffic
 from apps.logs.entry import Entry
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -181,12 +181,19 @@ def write(entries: Sequence[Entry]) -> set[UUID]:
     # They exist, unless one was dropped meanwhile.
     prepare(chosen)
     row_for = _Rows(_deleted({entry.organization_id for entry in chosen}))
+    written = _insert_rows(chosen, row_for)
+    performance.append_deltas(entry for entry in chosen if entry.id in written)
+    return written
+
+
+def _insert_rows(entries: Sequence[Entry], row_for: Callable[[Entry], ColumnValues]) -> set[UUID]:
+    """Insert the entries' rows; return the new ids. Raises DatabaseError if the database accepts none."""
     try:
-        return _insert(map(row_for, chosen))
+        return _insert(map(row_for, entries))
     except DatabaseError as error:
         if _reason(error) is None:
             raise
-    return set().union(*(_write_alone(entry, row_for(entry)) for entry in chosen))
+    return set().union(*(_write_alone(entry, row_for(entry)) for entry in entries))
 
 
 def find_written(ids: Sequence[UUID]) -> set[UUID]:

@@ -115,6 +115,8 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "alerts.alertwatch": "update",
         "logs.trafficslot": "bar_chart",
         "logs.trafficdelta": "pending_actions",
+        "logs.performanceslot": "speed",
+        "logs.performancedelta": "hourglass_empty",
         "organizations.idempotentanswer": "repeat",
     },
 }
@@ -146,6 +148,8 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "limits.limitcounter": ("counter of a limit", "counters of limits"),
     "logs.activityday": ("activity by day", "activity by day"),
     "logs.activitydelta": ("activity not yet added up", "activity not yet added up"),
+    "logs.performancedelta": ("performance not yet added up", "performance not yet added up"),
+    "logs.performanceslot": ("performance of a provider", "performance of providers"),
     "logs.refusedhour": ("refused requests of an hour", "refused requests"),
     "logs.requestlog": ("request", "request log"),
     "logs.savedview": ("saved view of the log", "saved views of the log"),

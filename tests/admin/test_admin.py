@@ -59,6 +59,8 @@ from apps.logs.models import (
     ActivityDay,
     ActivityDelta,
     LogRetention,
+    PerformanceDelta,
+    PerformanceSlot,
     RefusedHour,
     RequestLog,
     SavedView,
@@ -118,6 +120,8 @@ def rows(world: World) -> dict[type[Row], Row]:
     logged = new_id()
     team = create_team(organization=world.acme, name="Search")
     add_team_member(team=team, member_id=str(world.acme.memberships.get(user=world.dana).pk))
+    steps = {"first_token_steps": [0] * 52, "speed_steps": [0] * 48}
+    performance = {"starts_at": now, "model": "acme-1", "provider": "acme-ai", "succeeded": 1, **steps}
     made: list[Row] = [
         world.olivia,
         world.acme,
@@ -221,6 +225,8 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         TrafficSlot.objects.create(starts_at=now, minutes=60, aspect="model", name="acme-1"),
         TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
+        PerformanceSlot.objects.create(minutes=60, **performance),
+        PerformanceDelta.objects.create(**performance),
         LogRetention.objects.create(organization=world.acme, days=30),
         SavedView.objects.create(organization=world.acme, created_by=world.olivia, name="Errors", query="range=24h"),
         invite(email="nina@example.com", organization=world.acme),

@@ -39,15 +39,10 @@ from tests.support.stripe_stub import StripeStub
 
 # Answered with a file, a part of a page, a way elsewhere, or to POST alone.
 NO_PAGE: Final = {
-    *("home", "enter_playground", "sign_out", "send_verification", "create_first_key", "first_request"),
-    *("usage_export", "logs_export", "logs_live", "log_views", "log_medium", "playground_ask"),
-    *(
-        "cancel_deletion",
-        "accept_operator_invitation",
-        "switch_provider_key",
-        "remove_provider_key",
-        "refresh_provider_models",
-    ),
+    *("home", "enter_playground", "enter_models", "sign_out", "send_verification", "create_first_key", "first_request"),
+    *("usage_export", "logs_export", "logs_live", "log_suggestions", "log_views", "log_medium", "playground_ask"),
+    *("cancel_deletion", "accept_operator_invitation"),
+    *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("read_alerts", "alert_emails", "switch_alert_rule", "remove_alert_rule"),
     *("send_alert_test", "switch_alert_destination", "remove_alert_destination"),
@@ -133,6 +128,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "server_id": McpServer.objects.get().id,
         "rule_id": CustomRule.objects.get().id,
         "kind": "custom_regex",
+        "model_id": "gpt-5",
         "transaction_id": paid.id,
         "month": f"{datetime.now(UTC):%Y-%m}",
         "only_of": {

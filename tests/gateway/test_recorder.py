@@ -20,6 +20,7 @@ from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.pipeline import open_chat
 from apps.gateway.recorder import AnswerTranscript
 from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.circuit_breaker import FailureEvidence
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.upstream.failover import Failover
@@ -28,7 +29,8 @@ from apps.kernel.ids import new_id
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route
 from apps.kernel.usage import Usage
-from apps.logs.models import RequestLog
+from apps.logs.entry import ProviderOutcome
+from apps.logs.models import PerformanceDelta, RequestLog
 from apps.organizations.models import Organization
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller, nothing_happened, settle_all
@@ -240,3 +242,30 @@ def test_a_client_that_leaves_during_the_answer_leaves_one_attempt(caller: Calle
     assert settle_all() == 1
     [attempt] = RequestLog.objects.get().routing_metadata["routing"]
     assert (attempt["error_type"], attempt["succeeded"]) == ("none", True)
+
+
+def test_outcomes_of_provider_calls_are_recorded(caller: Caller) -> None:
+    run = open_run(caller, "hello", stream=True)
+    run.attempts.failure_evidence = [
+        FailureEvidence("groq/gpt-oss-20b", certain=True),
+        FailureEvidence("custom:our-own/secret", certain=True),
+    ]
+    for _ in run.events():
+        pass
+    first, second = run.recorder.entry.outcomes or ()
+    assert first == ProviderOutcome(model="gpt-oss-20b", provider="groq", succeeded=False)
+    assert (second.model, second.provider, second.succeeded) == ("echo", "sandbox", True)
+    assert second.first_token is not None
+    assert settle_all() == 1
+    deltas = PerformanceDelta.objects.order_by("provider").values_list("provider", "model", "succeeded", "failed")
+    assert list(deltas) == [("groq", "gpt-oss-20b", 0, 1), ("sandbox", "echo", 1, 0)]
+
+
+def test_a_request_without_an_answer_has_only_failures(caller: Caller) -> None:
+    run = open_run(caller, "hello")
+    run.recorder.fail(ClientGone("gone"))
+    assert run.recorder.entry.outcomes is None
+    other = open_run(caller, "hello")
+    other.attempts.failure_evidence = [FailureEvidence("sandbox/echo", certain=True)]
+    other.recorder.fail(InternalError("failed"))
+    assert other.recorder.entry.outcomes == [ProviderOutcome(model="echo", provider="sandbox", succeeded=False)]

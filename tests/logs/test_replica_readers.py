@@ -26,7 +26,7 @@ from tests.support.console_client import Visitor, page
 __all__ = ["world"]
 ALIAS = "replica_of_readers"
 # Queries that a replica answers; the primary says who may see the rows, and how far back.
-LOGGED = re.compile(r'FROM "?(request_log|logs_(activity|traffic|refused)\w+)"?')
+LOGGED = re.compile(r'FROM "?(request_log|logs_(activity|traffic|performance|refused)\w+)"?')
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -123,6 +123,8 @@ def test_one_row_is_the_primarys_and_its_neighbors_are_the_replicas(
         "activitydelta",
         "trafficslot",
         "trafficdelta",
+        "performanceslot",
+        "performancedelta",
         "refusedhour",
     ],
 )

@@ -24,8 +24,8 @@ from tests.logs.entries import FULL, entry, id_at, write
 pytestmark = pytest.mark.django_db
 
 
-# Findings of guardrails and amounts for limits have tables of their own.
-FIELDS = tuple(name for name in Entry.__struct_fields__ if name not in {"violations", "limits"})
+# Findings of guardrails, amounts for limits and outcomes of provider calls have tables of their own.
+FIELDS = tuple(name for name in Entry.__struct_fields__ if name not in {"violations", "limits", "outcomes"})
 
 
 def only() -> RequestLog:

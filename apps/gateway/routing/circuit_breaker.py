@@ -182,6 +182,11 @@ CIRCUITS_KEY = "circuits"
 _UNSCORED = "custom:"
 
 
+def is_scored(mapping: str) -> bool:
+    """Return whether outcomes of a mapping are counted: it is not of a tenant's own provider."""
+    return not mapping.startswith(_UNSCORED)
+
+
 class OpenCircuit(msgspec.Struct):
     """An open circuit: when (Unix seconds) it may be tried next, and after how long that is."""
 

@@ -1,4 +1,4 @@
-"""Activity, traffic, agreed retention and saved views in the admin; sums of requests are read-only."""
+"""Activity, traffic, performance, agreed retention and saved views in the admin; sums of requests are read-only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from apps.logs.models import (
     ActivityDelta,
     ActivitySums,
     LogRetention,
+    PerformanceCounts,
+    PerformanceDelta,
+    PerformanceSlot,
     RefusedHour,
     SavedView,
     TrafficDelta,
     TrafficSlot,
 )
+from apps.logs.performance import performance_of
 from apps.organizations.models import Organization, Project
 from apps.organizations.operators.audited_admin import AuditedAdmin
 from apps.organizations.operators.organization_tabs import link_by_id
@@ -174,6 +178,58 @@ class TrafficSlotAdmin(TrafficAdmin):
 @admin.register(TrafficDelta)
 class TrafficDeltaAdmin(TrafficAdmin):
     """Deltas that are not folded into slots yet: older than a minute only if the worker is down."""
+
+
+class PerformanceAdmin(ReplicaListAdmin):
+    """Outcomes of calls by model and provider, as on the pages of models."""
+
+    list_display: tuple[str, ...] = ("starts_at", "provider", "model", "succeeded", "failed", "first_token", "speed")
+    sortable_by = ()
+    search_fields = ("model",)
+    search_help_text = "The exact id of a model"
+    exclude = ("first_token_steps", "speed_steps")
+    readonly_fields = ("first_token", "speed")
+    help_texts = {
+        "starts_at": "Beginning of the slot (UTC).",
+        "minutes": "Length of the slot: 60 or 1440 minutes.",
+        "model": "The model that was called, by the catalog's id.",
+        "provider": "The provider that was called, by the catalog's id.",
+        "succeeded": "Calls that were answered.",
+        "failed": "Calls that failed through the provider's fault, also where another provider answered then.",
+        "first_token": "Median time from the call to the first token of streamed answers, to 10 %.",
+        "speed": "Median of output tokens per second, to 10 %.",
+    }
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search by model."""
+        words = search_term.strip().replace("\0", "")
+        return (queryset.filter(model=words) if words else queryset), False
+
+    @admin.display(description="First token")
+    def first_token(self, row: PerformanceCounts) -> str:
+        """Return the median time to the first token of streamed answers."""
+        median = performance_of(row).first_token
+        return mark_numbers(as_text.milliseconds(median)) if median is not None else as_text.NOTHING
+
+    @admin.display(description="Tokens a second")
+    def speed(self, row: PerformanceCounts) -> str:
+        """Return the median of output tokens a second."""
+        median = performance_of(row).speed
+        return mark_numbers(as_text.count(round(median))) if median is not None else as_text.NOTHING
+
+
+@admin.register(PerformanceSlot)
+class PerformanceSlotAdmin(PerformanceAdmin):
+    """Slots of an hour or a day."""
+
+    list_display = ("starts_at", "minutes", *PerformanceAdmin.list_display[1:])
+
+
+@admin.register(PerformanceDelta)
+class PerformanceDeltaAdmin(PerformanceAdmin):
+    """Outcomes that are not folded into slots yet: older than a minute only if the worker is down."""
 
 
 @admin.register(RefusedHour)

@@ -28,6 +28,7 @@ from apps.console.pages.logs.period import (
     reader_zone,
     zone_name,
 )
+from apps.console.pages.logs.text import TEXT, keeps_content, search_text, typed_text
 from apps.console.rendering import show
 from apps.console.snippets import request_body, request_snippets
 from apps.console.visit import lead_to, remember, workspace_page
@@ -48,12 +49,11 @@ from apps.logs.request_page import page_of as page_of_request
 from apps.logs.saved_views import delete_view, find_views, save_view
 from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
+from apps.logs.suggestions import ANSWER_ID, find_request
 from apps.logs.views import download, send_medium
 
 # Keys in the filter's list; others are reached by a link from their page.
 MAX_KEYS = 200
-# Prefix of answer ids.
-ANSWER_ID = "gen-"
 # Columns of the list beside the time, by their names in the query and the cookie; and those that are shown at first.
 COLUMNS: Final = {
     "status": "Status",
@@ -91,25 +91,24 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> HttpResponse:
     """Show the list; `view_form` is a refused form of a saved view, whose query the list has."""
     rows: list[LogRow] = []
-    zone = reader_zone(request)
+    zone, text, search = reader_zone(request), typed_text(request), None
     form, following, query, scope = Form(_shown(request.GET)), None, {}, None
     try:
+        if text and (named := find_request(_of_organization(workspace), text)) is not None:
+            return lead_to("one_log", workspace.organization.id, log_id=named)
         if wanted := request.GET.get("id", "").strip():
             return lead_to("one_log", workspace.organization.id, log_id=_find_by_id(workspace, wanted))
         query = _read_filters(request, workspace)
         scope = access_logs(_scope(workspace), requested_ids_of(query))
-        limit = query["limit"]
-        asked = partial(
-            find_page,
-            scope,
-            filters_of(query),
-            count=limit + 1,
-            after=query.get("cursor"),
-            ascending=query["order_by"] == "createdAt_asc",
-        )
-        found = replica.read(lambda using: asked(using=using))
-        page = page_of(found, limit, lambda row: UUID(str(row["id"])))
-        rows, following = list(page.rows), page.next_cursor
+        limit, after = query["limit"], query.get("cursor")
+        if text:
+            search = search_text(workspace, scope, filters_of(query), text, after=after, count=limit)
+            rows, following = search.rows, search.next_cursor
+        else:
+            is_ascending = query["order_by"] == "createdAt_asc"
+            asked = partial(find_page, scope, filters_of(query), count=limit + 1, after=after, ascending=is_ascending)
+            page = page_of(replica.read(partial(_ask, asked)), limit, lambda row: UUID(str(row["id"])))
+            rows, following = list(page.rows), page.next_cursor
     except ApiError as error:
         form = refused(request.GET, error)
     begins, ends, active = query.get("start_date"), query.get("end_date"), active_range(request)
@@ -127,7 +126,13 @@ def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> H
         rows=_listed(workspace, rows),
         columns=_columns(request),
         all_columns=list(COLUMNS.items()),
-        histogram=_histogram(request, scope, filters_of(query), zone) if scope is not None and is_first else None,
+        histogram=_histogram(request, scope, filters_of(query), zone)
+        if scope is not None and is_first and not text
+        else None,
+        text=text,
+        text_name=TEXT,
+        search=search,
+        keeps_content=keeps_content(workspace),
         ranges=[(words, _period_link(request.GET, range=name), name) for name, words, _ in RANGES],
         any_time=_period_link(request.GET),
         range=active,
@@ -358,6 +363,9 @@ def _period_link(said: QueryDict, **period: str) -> str:
 def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> dict[str, Any]:
     """Return the ids of the next newer and the next older request that match the filters of the list."""
     names: dict[str, Any] = {"newer": None, "older": None}
+    if typed_text(request):
+        # The neighbors among the requests that a text search finds are not looked for.
+        return names
     try:
         query = _read_filters(request, workspace)
         scope = access_logs(_scope(workspace), requested_ids_of(query))
