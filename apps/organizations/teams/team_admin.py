@@ -34,6 +34,7 @@ class TeamMemberAdmin(RecordAdmin):
     sortable_by = ()
     ordering = ("-id",)
     help_texts = {
+        "team": "The team.",
         "membership": "The member of the organization.",
         "is_lead": "Manages the keys and limits of the team.",
     }
