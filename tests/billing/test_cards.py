@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from apps.billing import tasks
 from apps.billing.models import BillingAccount, PaymentMethod
-from apps.organizations.models import AuditEntry
+from apps.organizations import deletion
+from apps.organizations.models import AuditEntry, OrganizationDeletion
 from tests.support.cast import World, signed_in
 from tests.support.payments import add_card
 from tests.support.stripe_stub import StripeStub
@@ -125,11 +126,17 @@ def test_a_customer_is_made_once_even_where_the_answer_was_lost(world: World, st
     assert len(stripe.of_kind("customer")) == 1
 
 
-def test_a_deleted_organization_is_forgotten_there(world: World, stripe: StripeStub) -> None:
+def test_an_organization_is_forgotten_there_once_its_deletion_is_due(world: World, stripe: StripeStub) -> None:
     add_card(stripe, world.acme)
     caller: Any = signed_in(world.olivia)
     assert caller.post(f"/organization/{world.acme.id}/subscription").status_code == 200
     assert caller.send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
+    tasks.sync_subscriptions()
+    # Until then an owner can cancel the deletion.
+    assert len(stripe.of_kind("customer")) == 1
+    assert [one["cancel_at_period_end"] for one in stripe.of_kind("subscription")] == [True]
+    OrganizationDeletion.objects.update(due_at=timezone.now())
+    assert deletion.complete_due() == [world.acme.id]
     tasks.sync_subscriptions()
     tasks.sync_subscriptions()
     assert stripe.of_kind("customer") == []

@@ -63,7 +63,7 @@ def test_a_large_answer_is_kept_logged_and_written_beside_the_event_loop(
     ):
         watch(monkeypatch, owner, name, threads)
     write_reply = noting(CLIENT.write_reply, "write_reply", threads)
-    monkeypatch.setattr(chat_completions, "CLIENT", replace(CLIENT, write_reply=write_reply))
+    monkeypatch.setattr(chat_completions, "OPENAI", replace(CLIENT, write_reply=write_reply))
     content = f"go on [[sandbox kb={kb}]]"
     first = keeping.chat(content)
     assert (first.status_code, first["x-gateway-cache"]) == (200, "miss")

@@ -114,7 +114,7 @@ def test_a_change_of_teams_holds_for_the_next_request(caller: Caller, commits: C
         assert caller.chat().status_code == status
     with commits():
         move_project(caller, None)
-    assert find_current_policy(caller.token).limits == ()
+    assert find_current_policy(caller.token).limits is None
 
 
 def test_a_limit_of_a_team_on_a_model_counts_that_model_alone(caller: Caller) -> None:

@@ -86,9 +86,9 @@ def test_all_readers_together_run_one_query_a_second(world: World, watch: LogWat
 def test_a_watch_ends_with_its_last_reader(world: World) -> None:
     first, second = join_watch(world.acme.id, "a"), join_watch(world.acme.id, "a")
     leave_watch(first, "a")
-    assert watching._watches == {world.acme.id: second}
+    assert watching._watches[world.acme.id] is second
     leave_watch(second, "a")
-    assert watching._watches == {}
+    assert world.acme.id not in watching._watches
     again = join_watch(world.acme.id, "a")
     assert again is not first
     leave_watch(again, "a")

@@ -52,7 +52,7 @@ ANSWERS: dict[str, Any] = {
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer of `task.format`."""
     task, wire_format = name.split(".")
-    half = import_module(f"apps.gateway.dialects.values.{task}.provider.{wire_format}").PROVIDER
+    half = import_module(f"apps.gateway.dialects.values.{task}.provider").PROVIDERS[wire_format]
     return list(half.read_reply(json.dumps(answer).encode()))
 
 

@@ -12,9 +12,17 @@ from django.test import Client
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.gateway.metrics import FIRST_TOKEN, OFFLINE_DECISIONS, RECONCILED_DIFFERENCES, UNPRICED
+from apps.gateway.metrics import (
+    BALANCE_SHEET_DIFFERENCE,
+    CLEARING_OVERDUE,
+    FIRST_TOKEN,
+    OFFLINE_DECISIONS,
+    RECONCILED_DIFFERENCES,
+    UNPRICED,
+)
 from apps.gateway.settlement import disk_space
 from apps.kernel.postgres.replica import READS
+from apps.provider_bills.metrics import BILL_DAYS_ABOVE, BILL_PROBLEM
 from gateway_project.configuration.data_directory import PROJECT
 from gateway_project.http import client_events
 from gateway_project.observability import task_metrics
@@ -48,6 +56,10 @@ def shown(caller: Caller) -> dict[str, set[str]]:
         (UNPRICED, ("sandbox", "echo")),
         (OFFLINE_DECISIONS, ("timeout", "admitted")),
         (RECONCILED_DIFFERENCES, ("ledger",)),
+        (CLEARING_OVERDUE, ("held",)),
+        (BALANCE_SHEET_DIFFERENCE, ("ledger",)),
+        (BILL_PROBLEM, ("openai",)),
+        (BILL_DAYS_ABOVE, ("openai",)),
         (READS, ("primary",)),
     ):
         metric.labels(*labels)
