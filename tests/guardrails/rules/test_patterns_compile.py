@@ -18,8 +18,10 @@ from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.regex import re2_patterns
 from apps.guardrails.regex.re2_patterns import LazyPattern, MemoryLimit, compile_re2, lazy_pattern
 
-TABLES = sorted(Path(rules.__file__).parent.glob("*.toml"))
-INJECTION = TABLES[0].with_name("prompt_injection.toml")
+FOLDER = Path(rules.__file__).parent
+INJECTION = FOLDER / "prompt_injection.toml"
+# The markings of documents are words alone, compiled by their rule.
+TABLES = sorted(path for path in FOLDER.glob("*.toml") if path.stem != "document_leakage")
 
 
 def kinds() -> Iterator[CandidatePattern]:
