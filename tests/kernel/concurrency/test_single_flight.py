@@ -35,7 +35,7 @@ def together(flights: SingleFlight[str, object], count: int, answer: object) -> 
     with ThreadPoolExecutor(count) as pool:
         asking = [pool.submit(ask) for _ in range(count)]
         all_there.wait()
-        eventually(lambda: len(flights._flights["key"]._waiting) == count - 1)
+        eventually(lambda: flights.is_under_way("key") and len(flights._flights["key"]._waiting) == count - 1)
         go_on.set()
         return [one.result(5) for one in asking], len(asked)
 

@@ -117,9 +117,9 @@ def test_only_routes_of_model_apis_have_aliases() -> None:
 
 
 def test_a_canonical_path_is_its_own() -> None:
-    # But for two, which are pages for browsers and the API's models for its clients (docs/adr/0119).
+    # But for three, which are pages for browsers and the API's models for its clients (docs/adr/0119).
     others = [row.path for row in TABLE.rows if TABLE.canonical(f"/{row.path}") is not None]
-    assert others == ["models", "models/<path:model_id>"]
+    assert others == ["models", "models/compare", "models/<path:model_id>"]
 
 
 def test_another_form_of_a_path_errs_as_its_route() -> None:
