@@ -40,6 +40,16 @@ PROGRAMS = {
 }
 
 
+# Their examples start processes of their own, and take longest.
+LONG = {"docs/batches.md", "docs/configuration-as-code.md", "docs/management-keys.md", "docs/mcp-servers.md"}
+
+
+def marked(document: Path) -> Any:
+    """Return a document as a parameter of the test, as a long one where its examples take long."""
+    name = document.relative_to(PROJECT).as_posix()
+    return pytest.param(document, id=name, marks=[pytest.mark.long] if name in LONG else [])
+
+
 @pytest.fixture(scope="module")
 def read_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """A server of the examples' own: they change the organization's retention, its plan and its people."""
@@ -92,7 +102,7 @@ class Reader:
         return text.replace(PLACE, f"http://127.0.0.1:{self._port}")
 
 
-@pytest.mark.parametrize("document", PROGRAMS, ids=lambda path: path.relative_to(PROJECT).as_posix())
+@pytest.mark.parametrize("document", [marked(one) for one in PROGRAMS])
 def test_the_examples_of_a_document_work(
     document: Path, read_product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from tests.stack.product import PROJECT, Product, eventually
 from tests.support.pgbouncer import PROGRAM, pgbouncer
 from tests.support.replicated_postgres import ReplicatedPostgres
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 
 @pytest.fixture

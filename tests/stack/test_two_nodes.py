@@ -30,7 +30,7 @@ from tests.support.pgbouncer import PROGRAM, PgBouncer, pgbouncer
 SECONDS = float(os.environ.get("NODES_SECONDS", "6"))
 CLIENTS = 4
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(300 + SECONDS * 5)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(300 + SECONDS * 5)]
 
 
 @dataclass(frozen=True)
