@@ -245,7 +245,7 @@ GOOGLE: Final = ProviderDialect(
 )
 
 
-# --- Google speech as a WAV file: its samples behind a head, which is all that there is to such a file.
+# --- Google speech as a WAV file: a header, then the samples.
 #
 # How long the audio will be is not known when it begins: the head says the most, as OpenAI's does in a stream.
 
