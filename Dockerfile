@@ -13,6 +13,7 @@ COPY pyproject.toml README.md LICENSE CHANGELOG.md Procfile manage.py ./
 COPY apps apps
 COPY gateway_project gateway_project
 COPY templates templates
+COPY locale locale
 # The wheel is built by pinned packages too, in an environment of their own; nothing is fetched for it.
 RUN python -m venv /opt/build \
     && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-build.txt \

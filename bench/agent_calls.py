@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from apps.guardrails.findings.call_types import ConversationText, ToolCallRequest
+from apps.guardrails.findings.scan_types import ConversationText, ToolCallRequest
 from apps.guardrails.rules.tool_argument_origin import find_in_calls, has_effects
 from bench.attack_recall import FoundShare
 

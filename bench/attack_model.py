@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apps.guardrails.attacks import word_model
-from apps.guardrails.attacks.word_model import KINDS, SCALE, WordModel, features_of, windows_of
+from apps.guardrails.attacks.word_model import windows_of
 from apps.guardrails.text.scanned_text import ScannedText
 from bench.attack_learner import Point, learn_weights
+from bench.word_model import KINDS, SCALE, WordModel, features_of
 
 # Shares of harmless texts above the thresholds of orders and of frames.
 FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = (0.005, 0.005), (0.04, 0.005)

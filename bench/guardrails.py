@@ -2,6 +2,9 @@
 
 Milliseconds of this thread's computing, the best of several runs; every run with a text that nothing is known of yet.
 `growth` is how much longer a character takes in the largest text than in the one before: about 1 is linear.
+
+`--files FOLDER` measures files of public repositories instead (`clean_corpus` says how they lie there), as ordinary
+requests have them: one by one, and as an agent's conversation that grows by one file each turn and is sent whole.
 """
 
 from __future__ import annotations
@@ -11,19 +14,25 @@ import base64
 import json
 import random
 import resource
+import statistics
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from apps.guardrails.findings.scan_types import Segment
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig, RuleSource, SystemRuleState
+from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
 from apps.guardrails.text.scanned_text import ScannedText
+from bench.clean_corpus import git_directory, read_texts
 
 SIZES = (2_000, 20_000, 200_000, 2_000_000)
 # The promise: milliseconds by size of text, all six system rules and 200 custom rules, ordinary text.
 PROMISED = {2_000: 1.0, 200_000: 15.0}
+# Characters of an ordinary file, and turns of an agent that reads one in each.
+ORDINARY, TURNS = 8_700, 20
 _WORDS = """
 the a of to and in is it that for on with as was be by this are from at or an have not which but can will one
 all there their has more about other when some time very what its people may first also after new because two
@@ -158,13 +167,59 @@ def milliseconds(compiled: CompiledGuardrails, text: str) -> float:
     return best * 1000
 
 
+def ordinary_files(folder: Path, each: int) -> list[str]:
+    """Return the beginnings of so many files of each repository in a folder, in an order that is always the same."""
+    texts: list[str] = []
+    for copy in sorted(folder.iterdir()):
+        git = git_directory(folder, copy.name)
+        if git is not None:
+            long = (one.text[:ORDINARY] for one in read_texts(git) if len(one.text) >= ORDINARY)
+            texts += islice(long, each)
+    random.Random(3).shuffle(texts)
+    return texts
+
+
+def show_files(folder: Path, each: int) -> None:
+    """Print what ordinary requests take: the median of files, and the turns of an agent that reads them."""
+    texts = ordinary_files(folder, each)
+    warn = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
+    for what, config in {"all rules": EngineConfig(system_rules=warn), "default rules": EngineConfig()}.items():
+        compiled = engine.compile_guardrails(config)
+        for role in ("user", "tool_result"):
+            taken = [_once(compiled, [Segment(ScannedText(text), role)]) for text in texts for _ in range(2)]
+            # The first time compiles patterns that the process has not needed yet.
+            print(f"{what}, {role}: median of {len(texts)} files {statistics.median(taken[1::2]):.2f} ms")
+        for remembers in (False, True):
+            memory = ScanMemory()
+            turns: list[float] = []
+            for turn in range(1, TURNS + 1):
+                roles = ["system", *["tool_result"] * turn]
+                segments = [Segment(ScannedText(text), role) for text, role in zip(texts, roles, strict=False)]
+                turns.append(_once(compiled, segments, ScanRecall(memory, compiled.number) if remembers else None))
+            kept = "with" if remembers else "without"
+            print(
+                f"{what}, {TURNS} turns of a file each {kept} memory: the last {turns[-1]:.2f} ms, all {sum(turns):.0f}"
+            )
+
+
+def _once(compiled: CompiledGuardrails, segments: list[Segment], recall: ScanRecall | None = None) -> float:
+    start = time.thread_time()
+    engine.screen(compiled, segments, recall=recall)
+    return (time.thread_time() - start) * 1000
+
+
 def main() -> None:
     """Measure and print tables; `--json FILE` keeps the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="characters of the texts")
     parser.add_argument("--texts", nargs="*", default=list(TEXTS), choices=list(TEXTS))
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--files", type=Path, help="measure ordinary files of the repositories in this folder instead")
+    parser.add_argument("--each", type=int, default=15, help="files of each repository")
     chosen = parser.parse_args()
+    if chosen.files:
+        show_files(chosen.files, chosen.each)
+        return
     warn = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
     off = {name: SystemRuleState(enabled=False) for name in system_rules()}
     configs = {name: only(name) for name in system_rules()}

@@ -28,16 +28,25 @@ from tests.logs.entries import entry, id_at
 from tests.support.cast import PASSWORD, Caller, signed_in
 
 RUNS = 3
+# Texts to search for.
+_TEXTS = (("common word", log_rows.COMMON_WORD), ("rare word", log_rows.RARE_WORD), ("no word", "zebra"))
 WRITTEN, BATCH = 5_000, 500
 
 
 class Question(NamedTuple):
-    """One request: who asks, where, with which query."""
+    """One request: who asks, where, with which query; with a body it is a POST."""
 
     name: str
     caller: Caller
     path: str
     query: dict[str, str]
+    body: dict[str, str] | None = None
+
+    def ask(self) -> Any:
+        """Return the answer."""
+        if self.body is not None:
+            return self.caller.post(self.path, self.body)
+        return self.caller.get(self.path, **self.query)
 
 
 def prepared(rows: int, tell: Callable[[str], None]) -> Cast:
@@ -68,7 +77,7 @@ def measure(cast: Cast, only: str, plans: Path | None, tell: Callable[[str], Non
         times, rows, size = [], 0, 0
         for _ in range(RUNS):
             started = time.perf_counter()
-            answer = question.caller.get(question.path, **question.query)
+            answer = question.ask()
             body = answer.getvalue() if answer.streaming else answer.content
             times.append((time.perf_counter() - started) * 1000)
             assert answer.status_code in {200, 302, 404}, body
@@ -131,6 +140,14 @@ def questions(cast: Cast) -> Iterator[Question]:
     for name in ("large", "large's project", "a key"):
         yield Question(f"activity of a year, {name}", session, "/activity", {**scopes[name], "days": "365"})
     yield Question("activity of a year, 20 organizations", session, "/activity", {"days": "365"})
+    for name, text in _TEXTS:
+        yield Question(f"text, {name}", session, "/logs", {"orgId": str(large.id), "text": text})
+    yield Question("sessions", session, "/logs/sessions", {"orgId": str(large.id)})
+    yield Question("one session", session, f"/logs/sessions/{log_rows.SESSION}", {"orgId": str(large.id)})
+    for window in ("hour", "day", "month"):
+        draft = {"organizationId": str(large.id), "name": "Draft", "scope": "organization", "counts": "usd"}
+        body = {**draft, "window": window, "amount": "1"}
+        yield Question(f"preview of a limit, {window}", session, "/limits/preview", {}, body)
     yield from _pages_of_operators(large, project)
     yield from _pages_of_tenants(cast, large)
     now = datetime.now(UTC)
@@ -148,6 +165,8 @@ def _pages_of_operators(large: Organization, project: Project) -> Iterator[Quest
     )
     for window in ("1h", "24h", "7d"):
         yield Question(f"admin: dashboard, {window}", operator, "/admin/", {"window": window})
+    yield Question("admin: find a name", operator, "/admin/find/", {"q": "Organization 1"})
+    yield Question("admin: find a request", operator, "/admin/find/", {"q": str(log_rows.middle_id(large.id))})
     logs, days = "/admin/logs/requestlog/", "/admin/logs/activityday/"
     for name, query in {
         "the last day": {},
@@ -171,14 +190,23 @@ def _pages_of_tenants(cast: Cast, large: Organization) -> Iterator[Question]:
     for days in ("7", "30"):
         yield Question(f"console: overview, {days} days", visitor, home, {"days": days})
     yield Question("console: usage by model", visitor, f"{home}usage", {})
-    yield Question("console: usage by key", visitor, f"{home}usage", {"by": "key"})
+    for aspect in ("key", "project", "tag"):
+        yield Question(f"console: usage by {aspect}", visitor, f"{home}usage", {"by": aspect})
+    yield Question("console: keys", visitor, f"{home}keys", {})
+    yield Question("console: refused requests", visitor, f"{home}refusals", {"days": "30"})
     yield Question("console: logs", visitor, f"{home}logs", {})
     for period in ("24h", "7d"):
         yield Question(f"console: logs and histogram, {period}", visitor, f"{home}logs", {"range": period})
+    one = log_rows.middle_id(large.id)
+    rows = RequestLog.objects.filter(organization_id=large.id, created_at__gte=datetime.now(UTC) - timedelta(days=2))
+    other = rows.order_by("-created_at").values_list("id", flat=True)[0]
+    yield Question("console: logs of a model", visitor, f"{home}logs", {"model": "model-0", "range": "7d"})
+    yield Question("console: one request", visitor, f"{home}logs/{one}", {})
+    yield Question("console: two requests", visitor, f"{home}logs/{one}", {"with": str(other)})
     yield Question("console: sessions", visitor, f"{home}sessions", {})
     yield Question("console: one session", visitor, f"{home}sessions/{log_rows.SESSION}", {})
     yield Question("console: suggestions", visitor, f"{home}logs/suggestions", {"q": "model-1"})
-    for name, text in (("common word", log_rows.COMMON_WORD), ("rare word", log_rows.RARE_WORD), ("no word", "zebra")):
+    for name, text in _TEXTS:
         yield Question(f"console: text, {name}", visitor, f"{home}logs", {"q": text})
     for period in ("24h", "30d"):
         yield Question(f"console: model, {period}", visitor, f"{home}models/echo", {"period": period})
@@ -218,7 +246,7 @@ def _filters() -> list[tuple[str, dict[str, str]]]:
 def plan_of(question: Question) -> str:
     """Return how the database answers a question's last two statements."""
     with CaptureQueriesContext(connection) as captured:
-        answer = question.caller.get(question.path, **question.query)
+        answer = question.ask()
         if answer.streaming:
             return ""
     plans = []

@@ -15,7 +15,7 @@ def show(rows: list[Row]) -> None:
     print(f"{'CPU ms':>9}{'MB':>7}{'failed':>8}")
     alone = {_key(row): row for row in rows if row["what"] == "upstream alone" and "p50_ms" in row}
     for row in rows:
-        if "p50_ms" not in row:
+        if "p50_ms" not in row or row["kind"] == "turns":
             continue
         base = alone.get(_key(row), row)
         if "upstream_p50_ms" in row:
@@ -42,11 +42,18 @@ def show(rows: list[Row]) -> None:
 
 def _turns(rows: list[Row]) -> None:
     """Print the measurements by turns: how many times a rival's throughput ours is, and what we add at ease."""
-    ours = next((row for row in rows if row["kind"] == "turns"), None)
+    ours: Row = {}
     for row in rows:
-        if row["kind"] == "turns" and ours is not None:
-            times = "" if row is ours else f", the gateway {ours['per_second'] / row['per_second']:.1f} times that"
-            print(f"by turns: {row['what']} {row['per_second']:.0f}/s, {row['cpu_ms']:.2f} ms of CPU{times}")
+        if row["kind"] == "turns":
+            if row["turn"] != ours.get("turn"):
+                print(f"by turns, {row['turn']}:")
+                ours = row
+            times = "" if row is ours else f", the gateway {ours['per_second'] / row['per_second']:.2f} times that"
+            print(
+                f"  {row['what'][:23]:24}{row['per_second']:>6.0f}/s, p50 {row['p50_ms']:.2f}, "
+                f"p99 {row['p99_ms']:.1f}, first byte {row['first_byte_p50_ms']:.2f} ms; "
+                f"{row['cpu_ms']:.3f} ms of CPU, {row['memory_mb']:.0f} MB{times}"
+            )
         if row["kind"] == "easy":
             print(
                 f"by turns at {row['rate']:.0f}/s, {row['windows']} windows: the gateway adds "

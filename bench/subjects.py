@@ -23,9 +23,12 @@ import requests
 from tests.stack.product import PROJECT, Product, descendants, eventually, free_port
 
 PROMPT = "Tell me about the weather in the mountains. " * 20
-# Kinds of requests: a whole answer, a streamed one, or a vector, as OpenAI's client asks for one.
-Kind = Literal["plain", "stream", "embeddings"]
+# Kinds of requests: a whole answer, a streamed one, a vector, as OpenAI's client asks for one, or a whole answer to an
+# agent's request: its tools and a long conversation.
+Kind = Literal["plain", "stream", "embeddings", "agent"]
 KINDS: tuple[Kind, ...] = ("plain", "stream", "embeddings")
+# Characters of one result of a tool in an agent's request, its tools, and its turns: 116 KB in all.
+_RESULT, _TOOLS, _TURNS = 2_600, 18, 34
 LITELLM, PORTKEY = "litellm[proxy]==1.106.2", "@portkey-ai/gateway@1.15.2"
 
 
@@ -54,10 +57,12 @@ class Subject:
         if kind == "embeddings":
             path, fields = "embeddings", {"model": self.embedder, "input": [PROMPT], "encoding_format": "base64"}
         else:
-            messages = [{"role": "user", "content": PROMPT}]
+            messages = agent_messages() if kind == "agent" else [{"role": "user", "content": PROMPT}]
             path, fields = "chat/completions", {"model": self.model, "messages": messages, "stream": kind == "stream"}
+            if kind == "agent":
+                fields["tools"] = agent_tools()
         body = json.dumps(fields)
-        if self.body_size is not None and kind != "embeddings":
+        if self.body_size is not None and kind not in {"embeddings", "agent"}:
             # As much of the prompt as there is room for.
             fields["messages"][0]["content"] = PROMPT[: len(PROMPT) + self.body_size - len(body)]
             body = json.dumps(fields)
@@ -68,11 +73,38 @@ class Subject:
         ).encode()
 
 
+def agent_messages() -> list[dict[str, Any]]:
+    """Return the conversation of an agent: its instructions, and turns in which it reads files with a tool."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are an agent that works on code. " * 60},
+        {"role": "user", "content": "Find out why the build is slow, and change what you find."},
+    ]
+    for turn in range(_TURNS):
+        call = {"name": "read_file", "arguments": json.dumps({"path": f"src/part_{turn}.py", "offset": turn * 40})}
+        lines = (f"{number:>4}  value_{turn}_{number} = compute(part={turn})  # line" for number in range(1, 100))
+        messages += [
+            {"role": "assistant", "tool_calls": [{"id": f"call_{turn}", "type": "function", "function": call}]},
+            {"role": "tool", "tool_call_id": f"call_{turn}", "content": "\n".join(lines)[:_RESULT]},
+        ]
+    return messages
+
+
+def agent_tools() -> list[dict[str, Any]]:
+    """Return the tools of an agent, with their schemas."""
+    fields = {name: {"type": "string", "description": f"The {name} to use. " * 6} for name in ("path", "text", "mode")}
+    schema = {"type": "object", "properties": fields, "required": ["path"], "additionalProperties": False}
+    names = ["read_file", *(f"tool_{number}" for number in range(1, _TOOLS))]
+    about = "Does one thing with a file of the project. " * 12
+    return [
+        {"type": "function", "function": {"name": name, "description": about, "parameters": schema}} for name in names
+    ]
+
+
 @contextmanager
-def upstream(milliseconds: float = 0) -> Iterator[Subject]:
-    """Run the fixed upstream, whose answers begin so long after their requests."""
+def upstream(milliseconds: float = 0, every: float = 0) -> Iterator[Subject]:
+    """Run the fixed upstream, whose answers begin so long after their requests, or whose chunks are so far apart."""
     port = free_port()
-    with running([sys.executable, "-m", "bench.upstream", str(port), str(milliseconds)], port) as process:
+    with running([sys.executable, "-m", "bench.upstream", str(port), str(milliseconds), str(every)], port) as process:
         yield Subject("upstream alone", port, [process.pid], embedder="embedder-fast")
 
 

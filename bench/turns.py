@@ -7,16 +7,37 @@ everybody runs at the same time and is asked in short rounds, one after the othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin
-from bench.subjects import Subject, gateway, litellm, portkey
+from bench import peer_servers
+from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb
+from bench.subjects import Kind, Subject, gateway, litellm, portkey
 
 _ROUNDS, _CONNECTIONS = 5, 32
 Row = dict[str, Any]
+
+
+class LoadTurn(NamedTuple):
+    """A load that all servers get in turn: a kind of request, over so many connections."""
+
+    kind: Kind
+    connections: int
+
+    @property
+    def name(self) -> str:
+        """The name in the report."""
+        return f"{self.kind}, {self.connections} connection{'s' if self.connections > 1 else ''}"
+
+
+TURNS: Final = (
+    LoadTurn("plain", _CONNECTIONS),
+    LoadTurn("agent", _CONNECTIONS),
+    LoadTurn("stream", 50),
+    LoadTurn("plain", 1),
+)
 
 
 def by_turns(
@@ -41,6 +62,7 @@ def by_turns(
             rivals: list[AbstractContextManager[Subject]] = [
                 portkey(fixed.port, cache),
                 litellm(fixed.port, cache, folder),
+                _tensorzero(fixed.port, cache, folder),
             ]
             for rival in rivals:
                 try:
@@ -49,25 +71,13 @@ def by_turns(
                     print(f"left out: {error}", flush=True)
         for subject in subjects:
             pin(subject.workers, MEASURED)
-        rounds: dict[str, list[Row]] = {subject.name: [] for subject in subjects}
-        # The first is to get warm.
-        for number in range(_ROUNDS + 1):
-            for subject in list(subjects):
-                settle(ours)
-                try:
-                    row = _round(subject, seconds)
-                except ChildProcessError as error:
-                    subjects.remove(subject)
-                    print(f"left out from here on: {error}", flush=True)
-                else:
-                    rounds[subject.name] += [row] if number else []
-        rounds = {name: rows for name, rows in rounds.items() if rows}
-        for name, rows in rounds.items():
-            figures = {figure: median(row[figure] for row in rows) for figure in ("per_second", "cpu_ms", "p99_ms")}
-            failures = sum(row["failures"] for row in rows)
-            yield {"what": name, "kind": "turns", "connections": _CONNECTIONS, **figures, "failures": failures}
+        plain: list[Row] = []
+        for turn in TURNS:
+            for row in _in_turn(turn, subjects, seconds, lambda: settle(ours)):
+                plain += [row] if row["what"] == ours.name and turn == TURNS[0] else []
+                yield row
         settle(ours)
-        rate = median(row["per_second"] for row in rounds[ours.name]) * calm_share
+        rate = plain[0]["per_second"] * calm_share
         windows = [(_round(fixed, seconds, rate), _round(ours, seconds, rate)) for _ in range(_ROUNDS)]
     print(flush=True)
     yield {
@@ -81,8 +91,44 @@ def by_turns(
     }
 
 
-def _round(subject: Subject, seconds: float, rate: float | None = None) -> Row:
+@contextmanager
+def _tensorzero(port: int, cache: Path, folder: Path) -> Iterator[Subject]:
+    peer_servers.install(cache)
+    with peer_servers.tensorzero(port, cache, folder) as subject:
+        yield subject
+
+
+def _in_turn(turn: LoadTurn, subjects: list[Subject], seconds: float, settle: Callable[[], Any]) -> Iterator[Row]:
+    """Yield a row for each server that serves the load, of the medians of its rounds."""
+    rounds: dict[str, list[Row]] = {subject.name: [] for subject in subjects}
+    remaining = list(subjects)
+    # The first is to get warm.
+    for number in range(_ROUNDS + 1):
+        for subject in list(remaining):
+            settle()
+            try:
+                row = _round(subject, seconds, turn=turn)
+                if row["failures"]:
+                    raise ChildProcessError(f"{row['failures']:.0f} of {row['requests']:.0f} requests failed")
+            except ChildProcessError as error:
+                remaining.remove(subject)
+                rounds[subject.name].clear()
+                print(f"{turn.name}: {subject.name} left out: {error}", flush=True)
+            else:
+                rounds[subject.name] += [row] if number else []
+    figures = ("per_second", "cpu_ms", "p50_ms", "p99_ms", "first_byte_p50_ms", "memory_mb")
+    for name, rows in rounds.items():
+        if rows:
+            medians = {figure: median(row[figure] for row in rows) for figure in figures}
+            yield {"what": name, "kind": "turns", "turn": turn.name, "connections": turn.connections, **medians}
+
+
+def _round(subject: Subject, seconds: float, rate: float | None = None, turn: LoadTurn = TURNS[0]) -> Row:
     before = sum(map(cpu_seconds, subject.workers))
-    figures = load(subject, "plain", connections=_CONNECTIONS, seconds=seconds, rate=rate)
+    figures = load(subject, turn.kind, connections=turn.connections, seconds=seconds, rate=rate)
     print(".", end="", flush=True)
-    return {**figures, "cpu_ms": (sum(map(cpu_seconds, subject.workers)) - before) / figures["requests"] * 1000}
+    return {
+        **figures,
+        "cpu_ms": (sum(map(cpu_seconds, subject.workers)) - before) / figures["requests"] * 1000,
+        "memory_mb": sum(map(resident_mb, subject.workers)),
+    }

@@ -1,8 +1,9 @@
 """A fixed upstream: always the same answer, as quickly as one thread of Python can give it.
 
-`python -m bench.upstream PORT [MS]`. Plain answers, streams of 50 chunks, each sent on its own as providers do, and
-vectors; each begins so many milliseconds after its request, at once by default. It computes nothing for a request, so
-that only the server in front of it is measured.
+`python -m bench.upstream PORT [MS [EVERY]]`. Plain answers, streams of 50 chunks, each sent on its own as providers do,
+and vectors; each begins so many milliseconds after its request, at once by default. With EVERY, that many milliseconds
+lie between two chunks of a stream. It computes nothing for a request, so that only the server in front of it is
+measured.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def streamed() -> list[bytes]:
     ]
 
 
-def serve(port: int, delay: float = 0.0) -> None:
-    """Serve for ever; each answer begins `delay` seconds after its request."""
+def serve(port: int, delay: float = 0.0, every: float = 0.0) -> None:
+    """Serve for ever; each answer begins `delay` seconds after its request. With `every` there is no such delay, and
+    each chunk of a stream follows so many seconds after the one before."""
     whole, pieces, embedded = plain(), streamed(), vector()
     # With a delay it matters when an answer goes out: epoll waits in whole milliseconds, select in microseconds.
     waiting = selectors.SelectSelector() if delay else selectors.DefaultSelector()
@@ -76,13 +78,16 @@ def serve(port: int, delay: float = 0.0) -> None:
     listener.setblocking(False)
     waiting.register(listener, selectors.EVENT_READ)
     received: dict[socket.socket, bytes] = {}
-    # Answers that are not due yet, in the order of their requests.
+    # Answers, or the rest of them, that are not due yet, in the order in which they are.
     later: deque[tuple[float, socket.socket, list[bytes]]] = deque()
     while True:
         now = time.perf_counter()
         while later and later[0][0] <= now:
             _, waiter, answer = later.popleft()
             with suppress(OSError):  # The client may have gone meanwhile.
+                if every and answer[1:]:
+                    later.append((now + every, waiter, answer[1:]))
+                    answer = answer[:1]
                 for piece in answer:
                     waiter.sendall(piece)
         for key, _ in waiting.select(max(later[0][0] - now, 0) if later else None):
@@ -108,6 +113,9 @@ def serve(port: int, delay: float = 0.0) -> None:
                     if delay:
                         later.append((time.perf_counter() + delay, client, answer))
                         continue
+                    if every and streams:
+                        later.append((time.perf_counter() + every, client, answer[1:]))
+                        answer = answer[:1]
                     for piece in answer:
                         client.sendall(piece)
             except OSError:
@@ -130,4 +138,4 @@ def _whole(data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), float(sys.argv[2]) / 1000 if sys.argv[2:] else 0.0)
+    serve(int(sys.argv[1]), *(float(milliseconds) / 1000 for milliseconds in sys.argv[2:]))

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.apps import SimpleAdminConfig
 from django.contrib.admin.checks import check_admin_app, check_dependencies
 from django.core.checks import CheckMessage, Tags, register
-from django.db.models.signals import post_migrate, post_save
+from django.db.models.signals import post_migrate, post_save, pre_migrate
 
 
 class WiringConfig(AppConfig):
@@ -25,18 +25,32 @@ class WiringConfig(AppConfig):
         from apps.organizations.credentials.credential_changes import password_was_set
         from apps.organizations.models import User
         from gateway_project.admin_site.navigation import name_tables
-        from gateway_project.admin_site.operator_groups import seed_groups
-        from gateway_project.diagnosis.registry import check_settings, check_stores
+        from gateway_project.admin_site.operator_groups import note_permissions, seed_groups
 
-        register(check_settings, Tags.security)
+        register(_check_settings, Tags.security)
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
-        register(check_stores, "store", deploy=True)
+        register(_check_stores, "store", deploy=True)
         name_tables()
         post_save.connect(password_was_set, sender=User)
         # The signal comes for apps with tables alone, each after the permissions of its tables were made: after the
         # last of them every table has its own.
         last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
+        pre_migrate.connect(note_permissions, sender=last)
         post_migrate.connect(seed_groups, sender=last)
+
+
+def _check_settings(**options: Any) -> list[CheckMessage]:
+    """Return the problems of the settings. The checks are loaded where they are made: they know most of the apps."""
+    from gateway_project.diagnosis.registry import check_settings
+
+    return check_settings()
+
+
+def _check_stores(**options: Any) -> list[CheckMessage]:
+    """Return why a deployment must not use its stores."""
+    from gateway_project.diagnosis.registry import check_stores
+
+    return check_stores()
 
 
 class AdminConfig(SimpleAdminConfig):

@@ -1,7 +1,7 @@
-"""Celery app and beat schedule: all scheduled tasks in one place.
+"""The Celery app of workers, which run the tasks in each app's `tasks.py`.
 
-The tasks are in each app's `tasks.py`. `celery --app gateway_project` finds this module by its name; the package itself
-must not import it, or every process would load Celery.
+`celery --app gateway_project` finds this module by its name; the package itself must not import it, or every process
+would load Celery.
 """
 
 from __future__ import annotations
@@ -9,21 +9,16 @@ from __future__ import annotations
 import os
 import warnings
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
-import structlog
 from celery import Celery
 from celery.exceptions import SecurityWarning
-from celery.schedules import crontab
-from celery.signals import beat_init, worker_init
-from kombu.exceptions import OperationalError
+from celery.signals import worker_init
 
-from apps.kernel.store_urls import address_of
+from gateway_project.schedule import BEAT_SCHEDULE
 
 # It warns of root because of messages that would run code; ours are JSON, and no others are accepted.
 warnings.filterwarnings("ignore", category=SecurityWarning)
-
-log = structlog.get_logger(__name__)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 # Django's checks of the code would load every view and page, and Celery passes over what they find.
@@ -31,79 +26,14 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 app = Celery(
     "gateway",
-    task_cls="gateway_project.observability.task_metrics:Measured",
+    task_cls="gateway_project.observability.measured_task:Measured",
     # Celery finds the apps' own `tasks` modules; these are elsewhere. `apps.gateway.tasks` holds the kinds of requests,
     # none of Celery's tasks.
     include=["apps.gateway.settlement.tasks"],
 )
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-
-# By name: the task, when it is sent (UTC), and the seconds after which it is dropped where no worker runs: then the
-# next of its kind is due.
-_SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
-    "make-partitions": ("logs.make_partitions", crontab(minute=5), 3600),
-    "roll-up-activity": ("logs.roll_up", crontab(), 60),
-    "roll-up-refusals": ("logs.roll_up_refusals", crontab(), 60),
-    "deliver-to-log-sinks": ("log_sinks.deliver_due", 10.0, 10),
-    "purge-log-sinks": ("log_sinks.purge", crontab(minute=45), 3600),
-    "evaluate-alerts": ("alerts.evaluate", crontab(), 60),
-    "deliver-alerts": ("alerts.deliver_due", 10.0, 10),
-    "email-alerts": ("alerts.send_emails", crontab(), 60),
-    "purge-alerts": ("alerts.purge", crontab(minute=55), 3600),
-    "blank-logs": ("logs.blank", crontab(minute="*/10"), 600),
-    "expire-logs": ("logs.expire", crontab(hour=3, minute=20), 86_400),
-    "move-logs": ("logs.move", crontab(hour=5, minute=20), 43_200),
-    "index-log-text": ("logs.index_text", crontab(hour="1,7,13,19", minute=30), 21_600),
-    "expire-violations": ("guardrails.expire", crontab(hour=3, minute=40), 86_400),
-    "erase-organizations": ("organizations.erase_deleted", crontab(minute="*/5"), 300),
-    "purge-responses": ("responses.purge", crontab(minute="*/10"), 600),
-    "bring-in-responses": ("responses.bring_in", crontab(), 60),
-    "work-on-batches": ("batches.work", 5.0, 5),
-    "purge-files-and-batches": ("batches.purge", crontab(minute="*/10"), 600),
-    "purge-codes-and-tokens": ("oauth.purge", crontab(minute=25), 3600),
-    "refresh-own-models": ("keys.refresh_models", crontab(minute="*/10"), 600),
-    "send-messages": ("organizations.send_messages", 15.0, 15),
-    "sweep-idempotent-answers": ("organizations.sweep_idempotent_answers", crontab(minute=35), 3600),
-    "top-up-automatically": ("billing.top_up_automatically", crontab(), 60),
-    "recover-payments": ("billing.recover_payments", crontab(), 60),
-    "tell-owners-of-log-sinks": ("log_sinks.tell_owners", crontab(), 60),
-    "tell-owners": ("billing.tell_owners", crontab(), 60),
-    "send-receipts": ("billing.send_receipts", crontab(), 60),
-    "sync-subscriptions": ("billing.sync_subscriptions", crontab(minute="*/15"), 900),
-    "propose-catalog-changes": ("catalog.propose", crontab(hour=5, minute=50), 43_200),
-    "apply-scheduled-prices": ("catalog.apply_scheduled_prices", crontab(), 60),
-    "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
-    "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
-    "purge-limits": ("limits.purge", crontab(hour=2, minute=20), 86_400),
-    "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),
-    "read-clearing": ("gateway.read_clearing", crontab(), 60),
-    "draw-balance-sheet": ("gateway.draw_balance_sheet", crontab(hour="*/6", minute=35), 21_600),
-    "read-provider-bills": ("provider_bills.read", crontab(minute=15), 3600),
-}
-app.conf.beat_schedule = {
-    name: {"task": task, "schedule": schedule, "options": {"expires": expires}}
-    for name, (task, schedule, expires) in _SCHEDULE.items()
-}
-
-
-def _broker_address() -> str:
-    return address_of(str(app.conf.broker_url))
-
-
-@beat_init.connect
-def _begin(**_: Any) -> None:
-    """Make the partitions at once: the schedule's next time may be an hour away."""
-    # Here and not above: it reaches for the settings.
-    from gateway_project.observability import task_metrics
-
-    # A task is dropped when the next one of its kind is due.
-    task_metrics.plan({task: expires for task, _, expires in _SCHEDULE.values()})
-    try:
-        app.send_task("logs.make_partitions", expires=3600)
-    except OperationalError as error:
-        # Celery goes on trying; the task comes again within the hour.
-        log.warning("beat.waiting", waits_for=f"CELERY_BROKER_URL {_broker_address()}", error=type(error).__name__)
+app.conf.beat_schedule = BEAT_SCHEDULE
 
 
 @worker_init.connect

@@ -2,32 +2,77 @@
 
 Only origins that are named get an answer that their page may read, and never one that goes with cookies: a page has to
 bring a key. Nothing but the APIs of models is opened. Must never let a request in that would be refused without it.
+Preflight requests carry no key: the origins that all working keys allow answer them.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import structlog
 from django.db import DatabaseError
 
 from apps.gateway.access.policy import find_policy
 from apps.kernel.errors import ApiError, Forbidden
+from apps.kernel.postgres import database
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of, route_table
-from apps.keys.allowed_origins import known_origins
+from apps.keys.models import ApiKey
 from gateway_project.configuration.web_origins import ANY, CorsOrigins
 from gateway_project.http.response_writer import refusal
 
+log = structlog.get_logger(__name__)
+
+# Maximum keys whose origins are cached, and the cache's lifetime in seconds.
+_MAX_ORIGIN_KEYS: Final = 10_000
+_ORIGINS_MAX_AGE: Final = 10.0
+
+
+class _KnownOrigins:
+    """The origins of working keys: read again when they are old, kept while the database does not answer."""
+
+    def __init__(self) -> None:
+        self._origins: frozenset[str] = frozenset()
+        self._read_at: float | None = None
+
+    def __contains__(self, origin: str) -> bool:
+        if self._read_at is None or time.monotonic() - self._read_at > _ORIGINS_MAX_AGE:
+            # Concurrent requests get the old value meanwhile.
+            self._read_at = time.monotonic()
+            try:
+                self._origins = database.read(partial(_read_origins), brief=True)
+            except DatabaseError as error:
+                log.warning("cors.origins_not_read", error=type(error).__name__)
+        return origin in self._origins
+
+    def forget(self) -> None:
+        """Read them again on next use."""
+        self._read_at = None
+
+
+known_origins = _KnownOrigins()
+
+
+def _read_origins() -> frozenset[str]:
+    keys = ApiKey.objects.filter(status=ApiKey.Status.ACTIVE).exclude(allowed_origins=[])
+    lists = keys.values_list("allowed_origins", flat=True)[:_MAX_ORIGIN_KEYS]
+    return frozenset(origin for origins in lists for origin in origins)
+
+
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
-_FAMILIES = frozenset({Family.OPENAI, Family.ANTHROPIC, Family.GOOGLE, Family.MCP})
+# All others are APIs of models, those with errors of a client format's own too: pages may call them, and a key's
+# allowedOrigins hold there.
+_CLOSED = frozenset({Family.LOGS, Family.MANAGEMENT, Family.OAUTH, Family.PAGES})
 _KEY_HEADERS = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in KEY_HEADERS}
 _EXPOSED = (
     "x-request-id, request-id, x-should-retry, retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, "
-    "x-gateway-cache, x-gateway-loss, mcp-session-id"
+    "x-gateway-cache, x-gateway-loss, x-gateway-rerouted, mcp-session-id"
 )
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 # Names of headers that a page asks to send: SDKs have many of their own.
@@ -49,7 +94,7 @@ class Cors:
     ) -> Iterable[bytes]:
         """Answer a request by the application, or instead of it: a preflight, and a key's use at a foreign page."""
         route_table().normalize(environ)
-        if family_of(environ["PATH_INFO"]) not in _FAMILIES:
+        if family_of(environ["PATH_INFO"]) in _CLOSED:
             return application(environ, start_response)
         origin = environ["HTTP_ORIGIN"]
         if environ["REQUEST_METHOD"] == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:

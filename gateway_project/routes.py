@@ -21,11 +21,11 @@ from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.console import urls as console
-from apps.console.pages import model_detail, programs
 from apps.console.pages import models as model_pages
+from apps.console.pages import programs
 from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
-from apps.gateway.endpoints import account, google_models, key_management, ollama
+from apps.gateway.endpoints import account, key_management, models, ollama
 from apps.gateway.endpoints.chat_completions import (
     chat_completions,
     cohere_chat,
@@ -34,19 +34,21 @@ from apps.gateway.endpoints.chat_completions import (
     converse_stream,
 )
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
-from apps.gateway.endpoints.media import (
+from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.models import public_but_for_wrong_keys, public_with_own_models, read_endpoints, read_model
+from apps.gateway.endpoints.responses import count_input_tokens, create_response
+from apps.gateway.endpoints.route_explain import route_explain
+from apps.gateway.endpoints.specialists import (
     audio_speech,
     audio_transcriptions,
     audio_translations,
+    embed,
+    embeddings,
     images_edits,
     images_generations,
+    moderations,
+    rerank,
 )
-from apps.gateway.endpoints.messages import count_tokens, messages
-from apps.gateway.endpoints.one_model import read_endpoints, read_model
-from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
-from apps.gateway.endpoints.responses import count_input_tokens, create_response
-from apps.gateway.endpoints.route_explain import route_explain
-from apps.gateway.endpoints.values import embed, embeddings, moderations, rerank
 from apps.guardrails import views as guardrails
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route, RouteTable, put_in_force
@@ -58,20 +60,21 @@ from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
 from apps.mcp_servers import views as mcp_servers
 from apps.oauth import views as oauth
-from apps.organizations import management_key_views as management_keys
 from apps.organizations import views as organizations
 from apps.organizations.accounts import account_views as accounts
 from apps.organizations.accounts import mail_pages
-from apps.organizations.accounts import sign_in_method_views as sign_in_methods
-from apps.organizations.journal import audit_views as audit_logs
 from apps.organizations.teams import views as teams
 from apps.responses import conversation_endpoints as conversations
-from apps.responses.compact_endpoint import compact_response
-from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
+from apps.responses.response_endpoints import (
+    cancel_response,
+    compact_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
 from gateway_project.admin_site.pages import admin_urls
 from gateway_project.observability import health
-from gateway_project.observability.health import front_door
-from gateway_project.observability.metrics_page import metrics
+from gateway_project.observability.health import front_door, metrics
 from gateway_project.openapi import views as openapi
 
 _management = partial(Route, family=Family.MANAGEMENT)
@@ -142,8 +145,8 @@ _MODEL_ROUTES = [
     Route("v1/key", account.current_key, Family.OPENAI),
     Route("v1/credits", account.credits_left, Family.OPENAI),
     Route("v1/generation", account.generation, Family.OPENAI),
-    Route("v1beta/models", google_models.list_models, Family.GOOGLE, method="GET"),
-    Route("v1beta/models/<path:name>", google_models.read_model, Family.GOOGLE, method="GET"),
+    Route("v1beta/models", models.list_google_model_pages, Family.GOOGLE, method="GET"),
+    Route("v1beta/models/<path:name>", models.read_google_model, Family.GOOGLE, method="GET"),
     *(
         Route(path, model_method, Family.GOOGLE, "generate_content", "POST")
         for path in (
@@ -171,7 +174,7 @@ _MODEL_ROUTES = [
     Route("model/<path:model_id>/converse-stream", converse_stream, BEDROCK, "chat", "POST"),
     Route(
         "v1/models",
-        google_models.unless_google(public_with_own_models(catalog.list_models), google_models.list_models),
+        models.unless_google(public_with_own_models(catalog.list_models), models.list_google_model_pages),
         Family.OPENAI,
     ),
     Route("v1/models/<path:model_id>/endpoints", read_endpoints, Family.OPENAI, method="GET"),
@@ -193,16 +196,16 @@ _MANAGEMENT_ROUTES = [
     _management("auth/change-password", accounts.ChangePassword.as_view()),
     _management("auth/change-email", accounts.ChangeEmail.as_view()),
     _management("auth/change-email/confirm", accounts.ConfirmEmailChange.as_view()),
-    _management("auth/two-factor", sign_in_methods.TwoFactorEndpoint.as_view()),
-    _management("auth/two-factor/confirm", sign_in_methods.ConfirmTwoFactor.as_view()),
-    _management("auth/two-factor/disable", sign_in_methods.DisableTwoFactor.as_view()),
-    _management("auth/sign-in/passkey/options", sign_in_methods.PasskeySignInOptions.as_view()),
-    _management("auth/sign-in/passkey", sign_in_methods.PasskeySignIn.as_view()),
-    _management("auth/passkeys", sign_in_methods.Passkeys.as_view()),
-    _management("auth/passkeys/options", sign_in_methods.PasskeyOptions.as_view()),
-    _management("auth/passkeys/proof/options", sign_in_methods.PasskeyProofOptions.as_view()),
-    _management("auth/passkeys/<str:passkey_id>", sign_in_methods.OnePasskey.as_view()),
-    _management("auth/passkeys/<str:passkey_id>/remove", sign_in_methods.RemovePasskey.as_view()),
+    _management("auth/two-factor", accounts.TwoFactorEndpoint.as_view()),
+    _management("auth/two-factor/confirm", accounts.ConfirmTwoFactor.as_view()),
+    _management("auth/two-factor/disable", accounts.DisableTwoFactor.as_view()),
+    _management("auth/sign-in/passkey/options", accounts.PasskeySignInOptions.as_view()),
+    _management("auth/sign-in/passkey", accounts.PasskeySignIn.as_view()),
+    _management("auth/passkeys", accounts.Passkeys.as_view()),
+    _management("auth/passkeys/options", accounts.PasskeyOptions.as_view()),
+    _management("auth/passkeys/proof/options", accounts.PasskeyProofOptions.as_view()),
+    _management("auth/passkeys/<str:passkey_id>", accounts.OnePasskey.as_view()),
+    _management("auth/passkeys/<str:passkey_id>/remove", accounts.RemovePasskey.as_view()),
     _management("auth/sign-out", organizations.SignOut.as_view()),
     _management("auth/get-session", organizations.GetSession.as_view()),
     _management("organization", organizations.Organizations.as_view()),
@@ -226,13 +229,13 @@ _MANAGEMENT_ROUTES = [
     _management(
         "organization/<str:organization_id>/invitations/<str:invitation_id>/accept", accounts.AcceptInvitation.as_view()
     ),
-    _management("organization/<str:organization_id>/management-keys", management_keys.ManagementKeys.as_view()),
+    _management("organization/<str:organization_id>/management-keys", organizations.ManagementKeys.as_view()),
     _management(
-        "organization/<str:organization_id>/management-keys/<str:key_id>", management_keys.OneManagementKey.as_view()
+        "organization/<str:organization_id>/management-keys/<str:key_id>", organizations.OneManagementKey.as_view()
     ),
     _management(
         "organization/<str:organization_id>/management-keys/<str:key_id>/rotate",
-        management_keys.RotateManagementKey.as_view(),
+        organizations.RotateManagementKey.as_view(),
     ),
     _management("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
     _management("organization/<str:organization_id>/payment-methods", payments.PaymentMethods.as_view()),
@@ -259,7 +262,10 @@ _MANAGEMENT_ROUTES = [
     _management("keys/provider", provider_keys.ProviderKeys.as_view()),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     _management("keys/provider/<str:key_id>/models", provider_keys.ProviderKeyModels.as_view()),
+    _management("keys/provider/<str:key_id>/models/probe", provider_keys.ProviderKeyProbe.as_view()),
+    _management("keys/provider/<str:key_id>/replicas", provider_keys.ProviderKeyReplicas.as_view()),
     _management("limits", limits.Limits.as_view()),
+    _management("limits/preview", limits.LimitPreviews.as_view()),
     _management("limits/<str:limit_id>", limits.OneLimit.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),
@@ -283,7 +289,7 @@ _MANAGEMENT_ROUTES = [
     _management("guardrails/violations/<str:organization_id>", guardrails.GuardrailViolations.as_view()),
     _management("guardrails/stats/<str:organization_id>", guardrails.GuardrailStats.as_view()),
     _management("guardrails/test/<str:organization_id>", guardrails.GuardrailTest.as_view()),
-    _management("audit-logs/<str:organization_id>", audit_logs.AuditLogs.as_view()),
+    _management("audit-logs/<str:organization_id>", organizations.AuditLogs.as_view()),
     _management("activity", logs.Activity.as_view()),
     _management("activity/export", logs.ActivityExport.as_view()),
 ]
@@ -309,8 +315,8 @@ _LOG_ROUTES = [
     _logs("logs/<str:log_id>/media/<int:number>", logs.LogMedium.as_view()),
     # For browsers; programs that ask here mean `/v1/models`.
     Route("models", model_pages.models, Family.PAGES),
-    Route("models/compare", model_detail.compare, Family.PAGES),
-    Route("models/<path:model_id>", model_detail.model, Family.PAGES),
+    Route("models/compare", model_pages.compare, Family.PAGES),
+    Route("models/<path:model_id>", model_pages.model, Family.PAGES),
     Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
     Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),

@@ -147,7 +147,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
+            "builtins": ["django.templatetags.i18n"],
+            "libraries": {"numbers": "apps.kernel.pages.number_formats"},
         },
     }
 ]
@@ -160,7 +162,15 @@ AUTH_PASSWORD_VALIDATORS = [
 APPEND_SLASH = False
 # Where the sign-in page of the admin leads when nothing else was asked for.
 LOGIN_REDIRECT_URL = "/admin/"
-LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en-us", "UTC", True, True
+LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en", "UTC", True, True
+# The languages of pages and e-mails, by their own names; `locale` has their texts (docs/adding-a-language.md). The API
+# and the admin are in English.
+LANGUAGES = [
+    *(("ar", "العربية"), ("de", "Deutsch"), ("en", "English"), ("es", "Español"), ("fr", "Français")),
+    *(("ja", "日本語"), ("zh-hans", "简体中文")),
+]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+LANGUAGE_COOKIE_NAME, LANGUAGE_COOKIE_AGE = "gateway-language", 365 * 24 * 3_600
 STATIC_URL = "/static/"
 STATICFILES_FINDERS = ["gateway_project.static_files.ServedFilesFinder"]
 # Development serves the files from where they are; `prepare` collects them for production.
@@ -286,7 +296,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
-    "DEFAULT_SCHEMA_CLASS": "gateway_project.openapi.operation_schema.OperationSchema",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     # Number of proxies in front whose `X-Forwarded-For` is trusted when callers are distinguished by address.
     "NUM_PROXIES": CLIENT_LIMITS.proxies,
 }
@@ -418,6 +428,8 @@ BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
 # Lifts the address guard for URLs that tenants give.
 GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)
+# Whether organizations on the plan free may add servers of their own.
+OWN_SERVERS_ON_FREE_PLAN = env.boolean("OWN_SERVERS_ON_FREE_PLAN", default=False)
 
 # Traces and metrics over OTLP; off unless a collector is named.
 TELEMETRY = TelemetrySettings.of_environment()

@@ -9,6 +9,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import django
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
+from django.template import Engine
+from django.urls import get_resolver
 
 from gateway_project.diagnosis.startup import refuse_unsafe, require_settings
 from gateway_project.processes.start_gate import await_start
@@ -19,6 +21,7 @@ django.setup(set_prefix=False)
 
 from apps.gateway.endpoints.answering import SECURITY_HEADERS, respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
+from apps.guardrails.rules import system_rules  # noqa: E402
 from apps.kernel.rest.errors import method_not_allowed, unknown_path  # noqa: E402
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
 from apps.responses import background, request_state  # noqa: E402, F401 - workers share what the second one loads
@@ -29,9 +32,21 @@ from gateway_project.observability.request_lines import RequestLines  # noqa: E4
 from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
+# Workers share the rules; one that loaded them itself would answer next to nothing meanwhile.
+system_rules()
 await_start()
 # It finds the static files, which the server's set-up collects in production.
 _django = WSGIHandler()
+
+
+def _load_pages() -> None:
+    """Load what Django would load in each worker for its first page, while no other request of the worker goes on."""
+    _ = get_resolver().reverse_dict
+    engine = Engine.get_default()
+    _ = engine.template_loaders, engine.template_context_processors
+
+
+_load_pages()
 
 # Model endpoints whose paths are whole, which nearly every request is for.
 _EXACT = TABLE.exact

@@ -1,11 +1,13 @@
 """The test cluster: PostgreSQL and Valkey of this run only, started before Django reads its settings.
 
 A URL in the environment is used instead of a store of our own, and nothing outside the test database is emptied there.
+Its role must be a superuser of PostgreSQL, as that of our own is (`tests/support/restored_database.py`).
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import re
 from contextlib import ExitStack
@@ -18,15 +20,14 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.db import connection
+from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
-from pytest_django.plugin import blocking_manager_key
 from redis import Redis
 
 from gateway_project import embedded
 from gateway_project.configuration import env
 from tests.stack import prepared_home
-from tests.support.process_groups import ProcessGroupScheduling, group_of
+from tests.support.process_groups import ProcessGroupScheduling
 from tests.support.property_examples import LONG, MANY
 from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
 
@@ -93,42 +94,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that start the product a second try: they wait for what a busy machine may put off."""
+    """Over a cluster, skip the tests of a single server."""
     elsewhere = pytest.mark.skip(reason="it is about one server")
     for item in items:
         if _cluster is not None and item.get_closest_marker("single_server"):
             item.add_marker(elsewhere)
-        if group_of(item.nodeid.partition("::")[0]):
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
-# Whether a test has emptied the tables of this process's database since the catalog was loaded.
-_EMPTIED = pytest.StashKey[bool]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Load the catalog again after tests that commit, before one that does not: any order of tests shall do."""
-    if item.config.stash.get(_EMPTIED, False) and not _empties_tables(item):
-        from tests.support.shipped_catalog import stock
-
-        with item.config.stash[blocking_manager_key].unblock():
-            stock()
-        item.config.stash[_EMPTIED] = False
-
-
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Note that the catalog goes with a test that commits."""
-    if _EMPTIED in item.config.stash and _empties_tables(item):
-        item.config.stash[_EMPTIED] = True
-
-
-def _empties_tables(item: pytest.Item) -> bool:
-    """Say whether the test commits, after which pytest-django empties all tables."""
-    marker = item.get_closest_marker("django_db")
-    return bool(marker and marker.kwargs.get("transaction")) or not {"transactional_db", "live_server"}.isdisjoint(
-        getattr(item, "fixturenames", ())
-    )
+def pytest_collection_finish() -> None:
+    """Exempt all objects from before the first test, the collected tests among them, from later garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -140,21 +116,17 @@ def _no_earlier_catalog() -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker, pytestconfig: pytest.Config) -> None:
-    """Stock the catalog, remember how it reads, and let tests that commit empty ledger and audit log.
-
-    That is refused elsewhere.
-    """
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Stock the catalog, remember how it reads, and restore the database as it is now after each test that commits."""
     from apps.catalog import catalog_cache
-    from tests.support import remembered_catalog
+    from tests.support import remembered_catalog, restored_database
     from tests.support.shipped_catalog import stock
 
     catalog_cache.process_copy.read = remembered_catalog.remember(catalog_cache.process_copy.read)
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
-        cursor.execute("ALTER TABLE organizations_auditentry DISABLE TRIGGER audit_not_emptied")
+    with django_db_blocker.unblock():
         stock()
-    pytestconfig.stash[_EMPTIED] = False
+        restored_database.remember()
+    TransactionTestCase._fixture_teardown = lambda _: restored_database.restore()  # type: ignore[attr-defined]  # private
 
 
 @pytest.fixture(autouse=True)

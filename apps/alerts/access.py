@@ -53,7 +53,7 @@ RULES = RuleTable(
     order=("created_at", "id"),
     masks=(),
     unique="kind",
-    noted_new=("kind", "parameters"),
+    noted_new=("kind", "parameters", "destination_ids"),
 )
 
 

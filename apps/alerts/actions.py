@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,11 +12,13 @@ from django.utils import timezone
 
 from apps.alerts import delivery
 from apps.alerts.access import DESTINATIONS, RULES
-from apps.alerts.credentials import Credentials, IncomingWebhook
 from apps.alerts.evaluation import watch
 from apps.alerts.firing import resolve_rule
+from apps.alerts.messages import Credentials, IncomingWebhook
 from apps.alerts.models import AlertDestination, AlertReader, AlertRule
 from apps.destinations import actions as destinations
+from apps.kernel.ids import find_id
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 
@@ -35,22 +37,45 @@ class NewDestination:
 
 
 @transaction.atomic
-def create_rule(*, organization: Organization, kind: str, parameters: Mapping[str, Any]) -> AlertRule:
+def create_rule(
+    *,
+    organization: Organization,
+    kind: str,
+    parameters: Mapping[str, Any],
+    destination_ids: Sequence[str] | None = None,
+) -> AlertRule:
     """Store a rule. Raises InvalidRequest at the limit of rules, InvalidFields for a rule that exists already; NotFound
     if the organization was deleted meanwhile."""
     watch(organization.id, timezone.now())
-    return RULES.create(organization, {"kind": kind, "parameters": dict(parameters)}, max_rows=MAX_RULES)
+    chosen = _known_destinations(organization, destination_ids)
+    columns = {"kind": kind, "parameters": dict(parameters), "destination_ids": chosen}
+    return RULES.create(organization, columns, max_rows=MAX_RULES)
 
 
 @transaction.atomic
 def change_rule(*, rule: AlertRule, changes: Mapping[str, Any]) -> AlertRule:
-    """Set `status`; the open alerts of a rule that is switched off are resolved. Raises NotFound if it was deleted
-    meanwhile."""
+    """Set `status` or `destination_ids`; the open alerts of a rule that is switched off are resolved. Raises
+    InvalidFields, NotFound if it was deleted meanwhile."""
     row = RULES.lock(rule)
+    if "destination_ids" in changes:
+        changes = {**changes, "destination_ids": _known_destinations(row.organization, changes["destination_ids"])}
     RULES.update(row, changes, audit.changes_of(row, changes))
     if row.status != AlertRule.Status.ACTIVE:
         resolve_rule(row, timezone.now())
     return row
+
+
+def _known_destinations(organization: Organization, ids: Sequence[str] | None) -> list[str] | None:
+    """Return ids of an organization's destinations as they are stored. Raises InvalidFields for others."""
+    if ids is None:
+        return None
+    known = DESTINATIONS.living.filter(organization=organization, pk__in=[find_id(one) for one in ids])
+    found = {str(one) for one in known.values_list("pk", flat=True)}
+    chosen = [str(find_id(one)) for one in ids]
+    for index, one in enumerate(chosen):
+        if one not in found:
+            raise InvalidFields([Issue(f"destinationIds[{index}]", "Must be the id of an alert destination")])
+    return list(dict.fromkeys(chosen))
 
 
 def check_destination(*, organization: Organization, given: NewDestination) -> None:
@@ -92,16 +117,17 @@ def mark_read(*, reader: AlertReader, until: datetime) -> AlertReader:
 
 
 @transaction.atomic
-def choose_emails(*, reader: AlertReader, by_email: bool) -> AlertReader:
-    """Switch the e-mails about alerts on or off for one member."""
+def choose_emails(*, reader: AlertReader, **choices: Any) -> AlertReader:
+    """Switch the e-mails about alerts on or off for one member (`by_email`), or set their quiet hours (`quiet_from`,
+    `quiet_until`, `time_zone`)."""
     membership = reader.membership
     audit.record(
         "alert_emails.update",
         organization_id=membership.organization_id,
         resource=membership,
-        details=audit.changes_of(reader, {"by_email": by_email}),
+        details=audit.changes_of(reader, choices),
     )
-    return _set(reader, by_email=by_email)
+    return _set(reader, **choices)
 
 
 def _set(reader: AlertReader, **columns: Any) -> AlertReader:

@@ -45,11 +45,12 @@ class AlertRuleAdmin(IntegrationAdmin):
     list_display = ("summary", "kind", "organization_link", "status", "created_at")
     list_filter = ("kind", "status")
     search_fields = ("id__exact", "organization__name")
-    readonly_fields = ("id", "organization", "kind", "parameters", "created_at", "updated_at")
+    readonly_fields = ("id", "organization", "kind", "parameters", "destination_ids", "created_at", "updated_at")
     fields = (*readonly_fields, "status")
     help_texts = {
         "kind": "The condition.",
         "parameters": "Thresholds of the kind; amounts in USD.",
+        "destination_ids": "The destinations that get its alerts beside e-mail; empty: each.",
         "status": "An inactive rule fires no alerts. Remove it with the button above.",
     }
 
@@ -112,6 +113,11 @@ class AlertReaderAdmin(RecordAdmin):
         "membership": "The member.",
         "by_email": "Whether the member gets e-mails about alerts.",
         "read_until": "Later alerts are unread (UTC); empty: all are.",
+        "quiet_from": "When the member's daily hours without e-mails begin; empty: none.",
+        "quiet_until": "When they end.",
+        "time_zone": "The time zone of these hours.",
+        "held_since": "E-mails wait since then (UTC) for the end of these hours; empty: none waits.",
+        "next_digest_at": "Waiting e-mails are not sent before this moment (UTC).",
     }
 
 

@@ -17,8 +17,8 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 
 from apps.alerts import counted
+from apps.alerts.counted import limits_used
 from apps.alerts.kind_names import KindName
-from apps.alerts.limit_shares import limits_used
 from apps.alerts.models import AlertDestination, AlertRule
 from apps.billing import subscription
 from apps.billing.models import BillingAccount, Transaction
@@ -369,7 +369,7 @@ def _retirement(rule: AlertRule, provider: str, model: str, last: date, left: in
         True,
         f"The model {model} at {provider} {'retires' if left > 0 else 'is retired'} {when}",
         f"Requests to it go to another provider of the model, or are refused if there is none. The organization has "
-        f"used it within the last {PACE_DAYS} days. Move to another model before then.",
+        f"used it within the last {PACE_DAYS} days. Move to another model {'before then' if left > 0 else 'now'}.",
         "usage",
         {"day": last.isoformat(), "days": left},
     )

@@ -17,13 +17,22 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.alerts.access import DESTINATIONS
-from apps.alerts.credentials import Credentials, IncomingWebhook
-from apps.alerts.messages import Notice, pagerduty_request, slack_request, teams_request, webhook_request
+from apps.alerts.messages import (
+    Credentials,
+    IncomingWebhook,
+    Notice,
+    notice_of,
+    pagerduty_request,
+    sample_of,
+    slack_request,
+    teams_request,
+    webhook_request,
+)
+from apps.alerts.metrics import EMAIL, count_messages
 from apps.alerts.models import AlertDelivery, AlertDestination
-from apps.alerts.notices import notice_of, sample_of
 from apps.destinations.credentials import credentials_to_send
 from apps.destinations.delivery import PATIENCE, run, servable
-from apps.destinations.exchange import DeliveryRequest, send
+from apps.destinations.exchange import DeliveryFailed, DeliveryRequest, send
 from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
@@ -68,7 +77,12 @@ def _send_message(destination: AlertDestination) -> int | None:
     delivery = waiting.select_related("alert__organization").order_by("id").first()
     if delivery is None:
         return None
-    _send(destination, notice_of(delivery))
+    try:
+        _send(destination, notice_of(delivery))
+    except DeliveryFailed:
+        count_messages(destination.kind, "failed")
+        raise
+    count_messages(destination.kind, "sent")
     _finish(destination, delivery, timezone.now())
     return 1
 
@@ -86,9 +100,13 @@ def purge(now: datetime) -> int:
     """Drop messages that waited too long, and those of deleted destinations; return how many."""
     waiting = AlertDelivery.objects.filter(status=AlertDelivery.Status.WAITING)
     gone = Q(created_at__lt=now - PATIENCE) | Q(destination__status=AlertDestination.Status.DELETED)
-    return AlertDelivery.objects.filter(pk__in=waiting.filter(gone).values("pk")).update(
+    kinds = Counter(waiting.filter(gone).values_list("destination__kind", flat=True))
+    dropped = AlertDelivery.objects.filter(pk__in=waiting.filter(gone).values("pk")).update(
         status=AlertDelivery.Status.DROPPED
     )
+    for kind, number in kinds.items():
+        count_messages(kind or EMAIL, "dropped", number)
+    return dropped
 
 
 def _send(destination: AlertDestination, notice: Notice) -> None:

@@ -1,4 +1,4 @@
-"""Firing and resolving: writes alerts with the deliveries of their messages, once for each cause.
+"""Firing and resolving: writes alerts with the deliveries of their messages, once for each cause; and their retention.
 
 The organization's schedule is locked meanwhile, so that concurrent evaluations wait for each other; a unique constraint
 refuses a second open alert for a cause besides. An alert and its deliveries are one transaction: nothing is sent of an
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -18,12 +19,15 @@ from django.db.models import Q
 from apps.alerts.conditions import Reading
 from apps.alerts.kind_names import EVENTS
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertRule, AlertWatch
+from apps.kernel.postgres.rows import delete_in_pieces
 
 # New alerts of one rule in one evaluation; further ones follow a minute later.
 MAX_NEW = 20
 # Open alerts and a day's events of an organization; further causes are alerted of once there are fewer.
 MAX_OPEN = 1_000
 _MAX_TITLE, _MAX_SUBJECT = 300, 300
+# How long a resolved alert, and one of an event, is kept. Open ones stay.
+KEPT: Final = timedelta(days=90)
 # Identifies a cause: a rule and the subject within it.
 Cause = tuple[UUID, str]
 
@@ -135,7 +139,7 @@ def _resolve(alerts: Sequence[Alert], now: datetime) -> None:
 
 
 def _queue_fired(organization_id: UUID, alerts: Sequence[Alert]) -> None:
-    """Queue the messages about new alerts: the e-mail, and one for each active destination."""
+    """Queue the messages about new alerts: the e-mail, and one for each active destination of the rule."""
     if not alerts:
         return
     active = AlertDestination.objects.filter(organization=organization_id, status=AlertDestination.Status.ACTIVE)
@@ -144,7 +148,12 @@ def _queue_fired(organization_id: UUID, alerts: Sequence[Alert]) -> None:
         AlertDelivery(alert=alert, destination=destination, phase=AlertDelivery.Phase.FIRED)
         for alert in alerts
         for destination in destinations
+        if destination is None or _is_told(alert.rule, destination)
     )
+
+
+def _is_told(rule: AlertRule, destination: AlertDestination) -> bool:
+    return rule.destination_ids is None or str(destination.id) in rule.destination_ids
 
 
 def _queue_resolved(alerts: Sequence[Alert]) -> None:
@@ -155,3 +164,9 @@ def _queue_resolved(alerts: Sequence[Alert]) -> None:
         AlertDelivery(alert_id=one.alert_id, destination_id=one.destination_id, phase=AlertDelivery.Phase.RESOLVED)
         for one in fired.order_by("id")
     )
+
+
+def expire(now: datetime) -> int:
+    """Delete alerts past their retention with their deliveries; return how many."""
+    over = Q(resolved_at__isnull=False) | Q(kind__in=EVENTS)
+    return delete_in_pieces(Alert.objects.filter(over, fired_at__lt=now - KEPT))

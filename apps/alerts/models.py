@@ -5,6 +5,9 @@ Credentials are stored encrypted.
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -45,6 +48,8 @@ class AlertRule(models.Model):
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="alert_rules")
     kind = models.CharField(max_length=24, choices=KindName.choices)
     parameters = models.JSONField(default=dict, blank=True)
+    # Ids of the destinations that get its alerts beside e-mail, as texts; null: each.
+    destination_ids = models.JSONField(null=True, blank=True)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -176,13 +181,35 @@ class AlertDelivery(models.Model):
 
 
 class AlertReader(models.Model):
-    """A member's choices: e-mail or none, and the time up to which alerts count as read."""
+    """A member's choices: e-mail or none, quiet hours, and the time up to which alerts count as read."""
 
     membership = models.OneToOneField(
         Membership, models.CASCADE, primary_key=True, related_name="alert_reader", editable=False
     )
     by_email = models.BooleanField(default=True)
     read_until = models.DateTimeField(null=True)
+    # Daily hours without e-mails, over midnight where they begin later than they end; null: none.
+    quiet_from = models.TimeField(null=True, blank=True)
+    quiet_until = models.TimeField(null=True, blank=True)
+    time_zone = models.CharField(max_length=64, default="UTC", db_default="UTC")
+    # Since when e-mails wait for the end of the quiet hours; null: none waits.
+    held_since = models.DateTimeField(null=True, blank=True)
+    # The lease of the process that sends what waited, then the time of the next attempt.
+    next_digest_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["held_since"], name="alert_reader_held", condition=Q(held_since__isnull=False)),
+        ]
 
     def __str__(self) -> str:
         return str(self.membership_id)
+
+    def is_quiet_at(self, moment: datetime) -> bool:
+        """Return whether a moment is in the quiet hours."""
+        if self.quiet_from is None or self.quiet_until is None:
+            return False
+        now = moment.astimezone(ZoneInfo(self.time_zone)).time()
+        if self.quiet_from <= self.quiet_until:
+            return self.quiet_from <= now < self.quiet_until
+        return now >= self.quiet_from or now < self.quiet_until

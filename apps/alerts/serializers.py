@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import time
 from typing import Any, Final
 
 from rest_framework import serializers
 
-from apps.alerts.actions import NewDestination
-from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
+from apps.alerts.actions import MAX_DESTINATIONS, NewDestination
 from apps.alerts.kind_names import PARAMETERS, KindName
+from apps.alerts.messages import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.models import Alert, AlertDestination, AlertReader, AlertRule
-from apps.destinations.credentials import WebhookSecret
-from apps.destinations.serializers import MAX_KEY, WebhookSecretField
+from apps.destinations.credentials import MAX_KEY, WebhookSecret, WebhookSecretField
 from apps.kernel.money import plain
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
@@ -29,9 +30,11 @@ from apps.kernel.rest.serializers import (
     TextField,
     camel,
 )
+from apps.limits.windows import known_time_zones
 
 # PagerDuty's address of events, for accounts without one of their own region.
 PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
+_HOUR: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _ASPECTS: Final = ("model", "provider")
 # The fields with credentials, by the kind of a destination: required for a new one.
 _CREDENTIALS: Final[Mapping[str, str]] = {
@@ -72,19 +75,62 @@ class AlertsReadShape(CamelSerializer):
     )
 
 
+class QuietHour(serializers.Field[time, Any, str, Any]):
+    """A time of day as `HH:MM`."""
+
+    def to_internal_value(self, data: Any) -> time:
+        """Return the time. Raises ValidationError."""
+        if not (isinstance(data, str) and _HOUR.fullmatch(data)):
+            raise serializers.ValidationError("Must be a time such as 22:00")
+        return time.fromisoformat(data)
+
+    def to_representation(self, value: time) -> str:
+        """Return the text."""
+        return f"{value:%H:%M}"
+
+
 class AlertPreferencesShape(CamelSerializer):
-    """Body of `PATCH /alerts/preferences`."""
+    """Body of `PATCH /alerts/preferences`; absent fields keep their values."""
 
     organization_id = TextField(max_length=100)
-    by_email = BooleanField()
+    by_email = BooleanField(required=False)
+    quiet_from = QuietHour(
+        required=False, allow_null=True, help_text="When e-mails begin to wait: `22:00`; null: never"
+    )
+    quiet_until = QuietHour(required=False, allow_null=True, help_text="When those that waited are sent as one")
+    time_zone = TextField(max_length=64, required=False, help_text="Such as `Europe/Berlin`")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check that something changes, and the quiet hours. Raises ValidationError."""
+        if len(attrs) == 1:
+            raise serializers.ValidationError({"byEmail": ["Required"]})
+        if ("quiet_from" in attrs) != ("quiet_until" in attrs):
+            raise serializers.ValidationError({"quietUntil" if "quiet_from" in attrs else "quietFrom": ["Required"]})
+        begin, end = attrs.get("quiet_from"), attrs.get("quiet_until")
+        if (begin is None) != (end is None) or (begin is not None and begin == end):
+            raise serializers.ValidationError({"quietUntil": ["Must be another time than quietFrom; both or none"]})
+        if attrs.get("time_zone", "UTC") not in known_time_zones() | {"UTC"}:
+            raise serializers.ValidationError({"timeZone": ["Must be a time zone such as Europe/Berlin"]})
+        return attrs
 
 
 class AlertReaderShape(CamelModelSerializer):
     """A member's own choices."""
 
+    quiet_from = QuietHour(read_only=True, allow_null=True)
+    quiet_until = QuietHour(read_only=True, allow_null=True)
+
     class Meta:
         model = AlertReader
-        fields = read_only_fields = ["by_email", "read_until"]
+        fields = read_only_fields = ["by_email", "quiet_from", "quiet_until", "time_zone", "read_until"]
+
+
+class _DestinationsField(serializers.ListField):
+    """Ids of alert destinations."""
+
+    def __init__(self, **options: Any) -> None:
+        words = "The destinations that get its alerts beside e-mail; null: each of them"
+        super().__init__(child=TextField(max_length=100), max_length=MAX_DESTINATIONS, help_text=words, **options)
 
 
 class NewAlertRuleShape(CamelSerializer):
@@ -108,6 +154,7 @@ class NewAlertRuleShape(CamelSerializer):
     min_requests = IntegerField(
         low=1, high=5_000, required=False, help_text="For error_rate and latency: requests in 15 minutes; 20 by default"
     )
+    destination_ids = _DestinationsField(required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check the fields against the kind. Raises ValidationError."""
@@ -126,21 +173,30 @@ class NewAlertRuleShape(CamelSerializer):
 
 
 class AlertRuleChangesShape(CamelSerializer):
-    """Body of `PATCH /alerts/rules/{id}`."""
+    """Body of `PATCH /alerts/rules/{id}`; absent fields keep their values."""
 
-    status = ChoiceField([AlertRule.Status.ACTIVE, AlertRule.Status.INACTIVE])
+    status = ChoiceField([AlertRule.Status.ACTIVE, AlertRule.Status.INACTIVE], required=False)
+    destination_ids = _DestinationsField(required=False, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Require the status if nothing else changes. Raises ValidationError."""
+        if not attrs:
+            raise serializers.ValidationError({"status": ["Required"]})
+        return attrs
 
 
 class AlertRuleShape(CamelModelSerializer):
     """A rule; `summary` is it in a few words."""
 
     parameters = serializers.DictField(read_only=True)
+    destination_ids = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
     summary = serializers.CharField(read_only=True)
 
     class Meta:
         model = AlertRule
         fields = read_only_fields = [
-            *("id", "organization_id", "kind", "parameters", "summary", "status", "created_at", "updated_at"),
+            *("id", "organization_id", "kind", "parameters", "summary", "destination_ids", "status"),
+            *("created_at", "updated_at"),
         ]
 
 

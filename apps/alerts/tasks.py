@@ -8,7 +8,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.alerts import delivery, emails, evaluation, retention
+from apps.alerts import delivery, emails, evaluation, firing
 
 log = structlog.get_logger(__name__)
 
@@ -42,4 +42,4 @@ def send_emails() -> None:
 def purge() -> None:
     """Drop messages that waited too long, and delete old alerts."""
     now = timezone.now()
-    log.info("alerts.purged", messages=delivery.purge(now), alerts=retention.expire(now))
+    log.info("alerts.purged", messages=delivery.purge(now), alerts=firing.expire(now))

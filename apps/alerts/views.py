@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from apps.alerts import actions
 from apps.alerts.access import DESTINATIONS, RULES, access_alerts, unread
+from apps.alerts.evaluation import watch
 from apps.alerts.models import Alert, AlertDestination, AlertRule
 from apps.alerts.serializers import (
     AlertDestinationChangesShape,
@@ -30,8 +31,8 @@ from apps.alerts.serializers import (
     new_destination,
     parameters_of,
 )
-from apps.kernel.postgres.row_lookup import find_row
-from apps.kernel.rest.describe import PaginationShape, described, message_field
+from apps.kernel.postgres.rows import find_row
+from apps.kernel.rest.endpoint import PaginationShape, described, message_field
 from apps.kernel.rest.pages import Page, page_of
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations.credentials.sessions import MemberEndpoint
@@ -99,16 +100,24 @@ class AlertPreferences(MemberEndpoint):
 
     @described({"preferences": AlertReaderShape()}, body=AlertPreferencesShape, refuses=(403, 404))
     def patch(self, request: Request) -> Response:
-        """Switch e-mails about an organization's alerts on or off for yourself."""
+        """Switch e-mails about an organization's alerts on or off for yourself, or set quiet hours: e-mails wait for
+        their end, and come as one."""
         fields = self.read(AlertPreferencesShape)
-        _, reader = access_alerts(self.user, fields["organization_id"])
-        reader = actions.choose_emails(reader=reader, by_email=fields["by_email"])
+        _, reader = access_alerts(self.user, fields.pop("organization_id"))
+        reader = actions.choose_emails(reader=reader, **fields)
         return Response({"preferences": AlertReaderShape(reader).data})
 
 
 def _check_rule(organization: Organization, fields: Mapping[str, Any]) -> Create[AlertRule]:
     parameters = parameters_of(fields)
-    return partial(actions.create_rule, organization=organization, kind=fields["kind"], parameters=parameters)
+    chosen = fields.get("destination_ids")
+    return partial(
+        actions.create_rule,
+        organization=organization,
+        kind=fields["kind"],
+        parameters=parameters,
+        destination_ids=chosen,
+    )
 
 
 def _change_rule(rule: AlertRule, fields: Mapping[str, Any]) -> AlertRule:
@@ -129,16 +138,22 @@ RULE_KIND = Kind(
 
 @documented(
     post="Add an alert rule; each kind has parameters of its own.",
-    get="List an organization's alert rules, oldest first. A new organization gets some within a minute.",
+    get="List an organization's alert rules, oldest first. A new organization has some.",
 )
 class AlertRules(ListEndpoint):
     """`POST /alerts/rules`, `GET /alerts/rules`."""
 
     kind = RULE_KIND
 
+    def get(self, request: Request) -> Response:
+        """List the rules; those that an organization begins with are there before its first evaluation."""
+        organization, _ = access_alerts(self.user, self.read_query(OwnerQuery)["organization_id"])
+        watch(organization.id, timezone.now())
+        return super().get(request)
+
 
 @documented(
-    patch="Switch an alert rule on or off; off, its open alerts are resolved.",
+    patch="Switch an alert rule on or off, or choose its destinations; off, its open alerts are resolved.",
     delete="Delete an alert rule and resolve its open alerts.",
 )
 class OneAlertRule(OneEndpoint):

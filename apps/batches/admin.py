@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile, Upload
-from apps.responses.public_id_admin import PublicIdAdmin
+from apps.responses.admin import PublicIdAdmin
 
 
 @admin.register(StoredFile)
@@ -128,6 +128,10 @@ class NativeJobAdmin(PublicIdAdmin):
         "path": "The provider's path that its lines are sent to.",
         "credential": "The name of the credential that pays for it, or the id of an organization's own key.",
         "is_own_key": "Whether the credential is the organization's own.",
+        "storage": "The folder in a bucket where its lines and answers are; for Amazon Bedrock alone.",
+        "role": "The role with which Amazon Bedrock reads and writes there.",
+        "api_url": "The address that creates and shows jobs, where it is not AWS's own.",
+        "storage_url": "The address of the bucket, where it is not AWS's own.",
         "status": "Gathering lines, on its way to the provider, running there, or ended.",
         "external_id": "Its id at the provider; empty until that is known.",
         "lines": "Number of lines in it.",

@@ -17,8 +17,8 @@ from django.utils import timezone
 from apps.batches import batch_rows
 from apps.batches.access import access_batch, access_file, insist_on_keeping, page_of, visible_batches
 from apps.batches.file_fields import MAX_LIFETIME, MIN_LIFETIME, read_listing
+from apps.batches.input_lines import MAX_LINES
 from apps.batches.line_call import batch_endpoints
-from apps.batches.line_format import MAX_LINES
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
@@ -27,7 +27,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses.background_state import kept_headers
+from apps.responses.background import kept_headers
 from apps.responses.items import list_object, read_metadata, read_object
 
 _WINDOW = "24h"

@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from apps.batches import refusals
-from apps.batches.line_format import MAX_LINES
+from apps.batches.input_lines import MAX_LINES
 from apps.batches.models import (
     OPEN_STATUSES,
     RUNNING_STATUSES,
@@ -23,9 +23,9 @@ from apps.batches.models import (
 )
 from apps.batches.stored_files import insist_on_room
 from apps.gateway.access.policy import Policy
+from apps.kernel.secrets.encryption import decrypt_json, encrypt_json
 from apps.organizations.models import Mode, Organization
 from apps.organizations.storage_bounds import max_batch_lines, max_batches
-from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.public_ids import new_public_id
 from apps.responses.retention import expiry_of
 

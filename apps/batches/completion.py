@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from apps.batches import line_call
 from apps.batches.batch_rows import end_some_lines, waiting_lines
-from apps.batches.input_pieces import WrongInput, read_piece
+from apps.batches.input_lines import WrongInput, read_piece
 from apps.batches.line_call import LineResult, line_id, refusal_of, request_of, result_of
 from apps.batches.models import (
     RUNNING_STATUSES,

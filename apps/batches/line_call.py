@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from apps.batches.line_format import LineRequest
+from apps.batches.input_lines import LineRequest
 from apps.batches.models import Batch, BatchLine
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.client.client_disconnect import CancelSwitch, ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.kernel.rest.routes import Route, route_table
-from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
+from apps.kernel.secrets.encryption import decrypt_bytes, encrypt_bytes
 
 
 class LineResult(msgspec.Struct, frozen=True):

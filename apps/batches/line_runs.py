@@ -1,7 +1,8 @@
 """Batch lines: answered by a Celery worker, a few at a time and under leases, each recorded and charged once.
 
-A line goes through its endpoint under a log id that it keeps however often it is begun: there is one row and one
-charge, whichever process answers it.
+Leases say which process answers which line, and who takes over when it dies. They are in PostgreSQL and go by its
+clock: the process that holds the lease claims, renews, puts off and ends the line. A line goes through its endpoint
+under a log id that it keeps however often it is begun: there is one row and one charge, whichever process answers it.
 
 A provider may have answered a line whose caller may no longer get it: the key was revoked since, or a rule or the
 catalog took the provider away. The caller gets the refusal, and pays for the usage: the line was admitted when it was
@@ -12,28 +13,31 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import gevent
 import msgspec
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
+from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models.functions import Greatest, Now
+from django.utils import timezone
 from gevent.event import Event as Signal
 from gevent.monkey import is_module_patched
 from redis.exceptions import RedisError
 
-from apps.batches import line_leases
-from apps.batches.batch_rows import has_keys_of_its_own, headers_of
+from apps.batches.batch_rows import end_some_lines, has_keys_of_its_own, headers_of
 from apps.batches.line_call import LineCall, LineResult, encrypt_refusal, encrypt_result, request_of
-from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
+from apps.batches.models import RUNNING_STATUSES, Batch, BatchFormat, BatchLine, BatchStatus, LineOutcome, NativeState
 from apps.batches.native import parked_lines
-from apps.batches.native.parked_lines import NativeRequest
-from apps.billing import reservations
+from apps.batches.native.parked_lines import NativeRequest, give_back
+from apps.billing import ledger, reservations
 from apps.billing.pricing import at_share, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import find_policy, token_of_key
@@ -47,14 +51,137 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.settlement import outbox, record, worker_lease
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.ids import new_id
 from apps.kernel.postgres import database
 from apps.kernel.prices import PriceCard
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.kernel.usage import Usage
-from apps.kernel.valkey.store_keys import shard_of
+from apps.kernel.valkey.redis import shard_of
 from apps.logs.entry import Entry
-from apps.organizations.models import Organization
-from apps.responses.leased_work import LeasedWork
+from apps.organizations.models import Organization, RetentionLevel
+from apps.responses.run_leases import LeasedWork
+
+# Times that a line is begun before it is given up: one that kills its worker must not kill them all.
+MAX_ATTEMPTS: Final = 5
+
+
+# Batches whose lines are begun, whatever is known of the lines.
+_MAY_BEGIN: Final = Q(status=BatchStatus.IN_PROGRESS, paused_until__lte=Now(), expires_at__gt=Now())
+
+
+def claimable_batches() -> list[Batch]:
+    """Return the batches that have lines to begin now, the oldest first: of organizations that keep content.
+
+    Answers of a provider's batch API are processed even if the batch was cancelled: they have been paid.
+    """
+    keeping = Organization.objects.filter(retention_level=RetentionLevel.RETAIN)
+    keeping = keeping.exclude(status=Organization.Status.DELETED)
+    waiting = BatchLine.objects.filter(batch=OuterRef("pk"), outcome=LineOutcome.OPEN, lease_until__lte=Now())
+    has_answers = Exists(waiting.filter(native_state=NativeState.ANSWERED))
+    has_lines = Exists(waiting.exclude(native_state=NativeState.PARKED))
+    rows = Batch.objects.filter(status__in=RUNNING_STATUSES, organization_id__in=keeping.values("pk"))
+    return list(rows.filter(_MAY_BEGIN & Q(has_lines) | Q(has_answers)).order_by("created_at"))
+
+
+def lines_under_way(organizations: Collection[UUID]) -> Counter[UUID]:
+    """Return how many lines of each organization are answered just now, by whomever."""
+    held = BatchLine.objects.filter(outcome=LineOutcome.OPEN, lease_until__gt=Now()).exclude(lease_owner="")
+    counted = held.filter(batch__organization_id__in=organizations).order_by().values_list("batch__organization_id")
+    return Counter(dict(counted.annotate(lines=Count("pk"))))
+
+
+def claim(batch: Batch, owner: str, most: int, answered_here: Collection[int]) -> list[BatchLine]:
+    """Claim at most `most` waiting lines for a process; return them in order.
+
+    A line that was begun before keeps the id of its record; a new one gets its id now, which bears the time.
+    """
+    with transaction.atomic():
+        rows = BatchLine.objects.select_for_update(skip_locked=True)
+        waiting = rows.filter(batch=batch, outcome=LineOutcome.OPEN, lease_until__lte=Now())
+        waiting = waiting.exclude(native_state=NativeState.PARKED)
+        if not Batch.objects.filter(_MAY_BEGIN, pk=batch.pk).exists():
+            waiting = waiting.filter(native_state=NativeState.ANSWERED)
+        lines = list(waiting.exclude(pk__in=answered_here).order_by("position")[:most])
+        for line in lines:
+            line.batch, line.lease_owner = batch, owner
+            line.is_log_id_inherited = line.log_id is not None and line.native_state != NativeState.ANSWERED
+            line.attempts += 1
+            line.log_id = line.log_id or new_id()
+            line.lease_until = _lease_end()
+        BatchLine.objects.bulk_update(lines, ["lease_owner", "lease_until", "attempts", "log_id"])
+    return lines
+
+
+def renew(owner: str, lines: Collection[int]) -> set[int]:
+    """Keep a process's leases on what it answers; return those lines that are still its to answer."""
+    mine = BatchLine.objects.filter(pk__in=lines, lease_owner=owner, outcome=LineOutcome.OPEN)
+    mine.update(lease_until=_lease_end())
+    return set(mine.values_list("pk", flat=True))
+
+
+def end(line: BatchLine, owner: str, outcome: LineOutcome, sealed_result: str, *, is_held: bool = False) -> bool:
+    """Store a line's outcome if it is still the owner's; return whether it was.
+
+    `is_held`: credits are held for it, and no charge replaces the hold. Raises DatabaseError.
+    """
+    with transaction.atomic():
+        mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN)
+        was_mine = bool(mine.update(outcome=outcome, sealed_result=sealed_result, lease_owner=""))
+        if was_mine and is_held and line.log_id is not None:
+            give_back([line.log_id])
+    return was_mine
+
+
+def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned_away: bool = False) -> None:
+    """Let a line wait for so many seconds and its whole batch for a pause; it counts as no attempt, and the next one
+    has a record of its own.
+
+    `turned_away` tells that a provider refused it for its load, which is counted; where that was its batch API, it is
+    asked no more. A line that it has answered keeps its record, which has a hold; so does one that an earlier owner
+    may have been charged for before it was lost.
+    """
+    with transaction.atomic():
+        if turned_away:
+            # Without a charge, the row of this attempt would make a later answer free.
+            keeps_record = line.is_log_id_inherited and line.log_id is not None and ledger.is_charged(line.log_id)
+        else:
+            keeps_record = line.is_log_id_inherited or line.native_state == NativeState.ANSWERED
+        mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner)
+        was_mine = mine.update(
+            lease_owner="",
+            lease_until=Now() + timedelta(seconds=seconds),
+            attempts=F("attempts") - 1,
+            turned_away=F("turned_away") + int(turned_away),
+            **({} if keeps_record else {"log_id": None}),
+            **({"native_state": NativeState.DECLINED, "sealed_native": ""} if turned_away else {}),
+        )
+        if was_mine and turned_away and line.log_id is not None:
+            give_back([line.log_id])
+        paused_until = Greatest(F("paused_until"), Now() + timedelta(seconds=pause))
+        Batch.objects.filter(pk=line.batch_id).update(paused_until=paused_until)
+
+
+def end_some_unpaid(batch: Batch, sealed_refusal: str) -> int:
+    """End a piece of the waiting lines of a batch with the same refusal; return how many. Raises DatabaseError."""
+    with transaction.atomic():
+        running = Batch.objects.select_for_update().filter(pk=batch.pk, status=BatchStatus.IN_PROGRESS)
+        row = running.first()
+        if row is None:
+            return 0
+        row.sealed_refusal = sealed_refusal
+        row.save(update_fields=["sealed_refusal"])
+        return end_some_lines(row, LineOutcome.UNPAID, timezone.now())
+
+
+def hand_over(owner: str) -> None:
+    """Let others take over at once what a process has not ended; it counts as no attempt."""
+    mine = BatchLine.objects.filter(lease_owner=owner, outcome=LineOutcome.OPEN)
+    mine.update(lease_until=Now(), attempts=F("attempts") - 1)
+
+
+def _lease_end() -> Any:
+    return Now() + timedelta(seconds=settings.BACKGROUND_LEASE)
+
 
 # API keys whose pace is remembered.
 _MAX_KEYS: Final = 10_000
@@ -153,7 +280,7 @@ class LineJob:
 
     def _run(self) -> None:
         try:
-            if self.line.attempts > line_leases.MAX_ATTEMPTS:
+            if self.line.attempts > MAX_ATTEMPTS:
                 self._end_failed(InternalError("The workers that answered this line were lost"))
             else:
                 self.answer()
@@ -204,7 +331,7 @@ class LineJob:
         UNPAID[batch.pk] += 1
         if UNPAID[batch.pk] >= MAX_UNPAID or _has_no_credits(batch):
             sealed, ended = encrypt_refusal(batch, result), 0
-            while count := database.write(partial(line_leases.end_some_unpaid, batch, sealed)):
+            while count := database.write(partial(end_some_unpaid, batch, sealed)):
                 ended += count
             UNPAID.pop(batch.pk, None)
             log.info("batches.unpaid", batch=batch.pk, lines=ended)
@@ -227,7 +354,7 @@ class LineJob:
         except RedisError:
             note = None
         if log_id is None or note is None:
-            self._insist(partial(line_leases.put_off, self.line, worker, _RETRY_AFTER, _RETRY_AFTER))
+            self._insist(partial(put_off, self.line, worker, _RETRY_AFTER, _RETRY_AFTER))
             return
         database.write(partial(parked_lines.park, self.line, worker, asked, note))
         # The ledger holds it from here on; the sweeper releases the rest when this process ends.
@@ -241,7 +368,7 @@ class LineJob:
         pause = min(_retry_after(response), _MAX_WAIT)
         # Where a provider has too much to do, its other lines are asked before this one, whose turn comes ever later.
         wait = min(pause * 2**line.turned_away, _MAX_WAIT) if turned_away else pause
-        self._insist(partial(line_leases.put_off, line, worker_name(), wait, pause, turned_away=turned_away))
+        self._insist(partial(put_off, line, worker_name(), wait, pause, turned_away=turned_away))
 
     def _end_failed(self, error: ApiError) -> None:
         dialect = ANTHROPIC if self.line.batch.format == BatchFormat.ANTHROPIC else OPENAI
@@ -251,11 +378,11 @@ class LineJob:
     def _end(self, result: LineResult, *, is_held: bool = False) -> None:
         outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
 
-        def end() -> None:
+        def write_end() -> None:
             sealed = encrypt_result(self.line, result)
-            line_leases.end(self.line, worker_name(), outcome, sealed, is_held=is_held)
+            end(self.line, worker_name(), outcome, sealed, is_held=is_held)
 
-        self._insist(end)
+        self._insist(write_end)
 
     def _insist(self, write: Callable[[], None]) -> None:
         """Write how it went. It is charged already: a result must not be lost for a database that is away."""
@@ -277,17 +404,17 @@ def begin_lines() -> int:
     Organizations share the room; those that have fewer lines under way come first.
     """
     room: int = settings.BATCH_LINES_AT_ONCE - len(JOBS)
-    batches = database.read(line_leases.claimable_batches) if room > 0 else []
+    batches = database.read(claimable_batches) if room > 0 else []
     if not batches:
         return 0
     organizations = {batch.organization_id for batch in batches}
-    under_way = database.read(partial(line_leases.lines_under_way, organizations))
+    under_way = database.read(partial(lines_under_way, organizations))
     share, begun = max(1, room // len(organizations)), Counter[UUID]()
     for batch in sorted(batches, key=lambda batch: under_way[batch.organization_id]):
         owner = batch.organization_id
         most = min(share - begun[owner], room - begun.total(), _most_at_once(batch) - under_way[owner] - begun[owner])
         if most > 0:
-            lines = database.write(partial(line_leases.claim, batch, worker_name(), most, list(JOBS)))
+            lines = database.write(partial(claim, batch, worker_name(), most, list(JOBS)))
             begun[owner] += len(lines)
             for line in lines:
                 LineJob(line).start()
@@ -333,8 +460,8 @@ def _retry_after(response: ClientResponse) -> float:
 WORK: Final = LeasedWork(
     "batches",
     JOBS,
-    lambda owner, lines: database.write(partial(line_leases.renew, owner, lines)),
-    lambda owner: database.write(partial(line_leases.hand_over, owner)),
+    lambda owner, lines: database.write(partial(renew, owner, lines)),
+    lambda owner: database.write(partial(hand_over, owner)),
 )
 
 

@@ -21,8 +21,8 @@ from apps.batches.access import access_batch, beyond, insist_on_keeping, page_of
 from apps.batches.batch_endpoints import headers_of_lines
 from apps.batches.file_endpoints import content_answer
 from apps.batches.file_fields import Listing, read_limit
+from apps.batches.input_lines import MAX_LINES, find_wrong_flag
 from apps.batches.line_call import MESSAGES
-from apps.batches.line_format import MAX_LINES, find_wrong_flag
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome, StoredFile
 from apps.batches.retention import delete_files, remove_batches
 from apps.batches.stored_files import FileOwner, FileWriter

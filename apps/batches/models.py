@@ -1,7 +1,7 @@
 """The tables of stored files, batches and the lines of batches.
 
 Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. Every
-column with content of requests or answers is encrypted (`responses/encrypted_json.py`).
+column with content of requests or answers is encrypted (`kernel/secrets/encryption.py`).
 """
 
 from __future__ import annotations
@@ -232,6 +232,12 @@ class NativeJob(models.Model):
     # The name of what it is paid with, never the secret; an organization's own key's id.
     credential = models.CharField(max_length=80)
     is_own_key = models.BooleanField(default=False)
+    # Where Bedrock keeps it (`JobPlace`), copied when it is gathered: the catalog may state another place before it has
+    # ended, or none.
+    storage = models.CharField(max_length=500, blank=True, default="", db_default="")
+    role = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    api_url = models.CharField(max_length=300, blank=True, default="", db_default="")
+    storage_url = models.CharField(max_length=300, blank=True, default="", db_default="")
     status = models.CharField(max_length=16, choices=NativeJobStatus.choices, default=NativeJobStatus.GATHERING)
     # The provider's id of it, once known.
     external_id = models.CharField(max_length=200, blank=True)

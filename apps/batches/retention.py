@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.batches.models import OPEN_STATUSES, Batch, BatchLine, BatchStatus, FileChunk, StoredFile, Upload
 from apps.kernel.postgres import database
-from apps.kernel.postgres.deletion import delete_piece
+from apps.kernel.postgres.rows import delete_piece
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
 

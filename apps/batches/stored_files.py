@@ -22,9 +22,9 @@ from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload
 from apps.batches.retention import delete_files
 from apps.kernel.ids import new_id, random_number
 from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import decrypt_bytes, decrypt_json, encrypt_bytes, encrypt_json
 from apps.organizations.models import Organization
 from apps.organizations.storage_bounds import max_file_bytes, pays_nothing
-from apps.responses.encrypted_json import decrypt_bytes, decrypt_json, encrypt_bytes, encrypt_json
 
 # Bytes of a chunk in clear.
 CHUNK: Final = 1024 * 1024

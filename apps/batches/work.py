@@ -22,8 +22,7 @@ from gevent.monkey import is_module_patched
 from apps.batches import line_call, line_runs
 from apps.batches.batch_rows import encrypt_errors, errors_of
 from apps.batches.completion import complete_some
-from apps.batches.input_pieces import InputPiece, WrongInput, read_piece
-from apps.batches.line_format import MAX_ERRORS
+from apps.batches.input_lines import MAX_ERRORS, InputPiece, WrongInput, read_piece
 from apps.batches.models import OPEN_STATUSES, Batch, BatchLine, BatchStatus
 from apps.batches.native.jobs import advance_one
 from apps.batches.retention import remove_lines

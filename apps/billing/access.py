@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.billing.cards import NO_CARD
 from apps.billing.models import PaymentMethod, Transaction
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.access import access_organization
 from apps.organizations.models import Role, User
 

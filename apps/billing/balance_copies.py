@@ -26,9 +26,8 @@ from apps.billing.models import LedgerEpoch
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.ids import find_id
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.redis import LuaScript, ServerState, client, read_server_state
+from apps.kernel.valkey.redis import LuaScript, ServerState, by_shard, client, money_pattern, read_server_state
 from apps.kernel.valkey.shards import ask_each
-from apps.kernel.valkey.store_keys import by_shard, money_pattern
 
 
 def read_epoch() -> int:

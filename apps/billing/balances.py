@@ -21,9 +21,8 @@ from redis.exceptions import RedisError
 
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.money import nanos_down, nanos_up
-from apps.kernel.valkey.redis import LuaScript
+from apps.kernel.valkey.redis import SHARD_COUNT, LuaScript, by_shard, money_key, money_keys, shard_of
 from apps.kernel.valkey.shards import ask_each
-from apps.kernel.valkey.store_keys import SHARD_COUNT, by_shard, money_key, money_keys, shard_of
 
 log = structlog.get_logger(__name__)
 

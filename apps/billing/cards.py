@@ -15,7 +15,7 @@ from apps.billing.accounts import account_of, customer_of, find_account, locked_
 from apps.billing.models import PaymentMethod, Transaction
 from apps.billing.payment_processor_types import Card, Missing
 from apps.kernel.errors import InvalidRequest, RateLimited
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 

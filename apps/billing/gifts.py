@@ -16,7 +16,7 @@ from apps.billing import ledger
 from apps.billing.models import Transaction
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import DECIMAL_PLACES
-from apps.kernel.postgres.row_lookup import lock_row
+from apps.kernel.postgres.rows import lock_row
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization

@@ -22,7 +22,7 @@ from apps.billing.balances import Balance, Scope
 from apps.billing.models import LedgerEntry, Transaction
 from apps.kernel.ids import new_id
 from apps.kernel.money import LARGEST, ZERO, exact, storable
-from apps.kernel.postgres.postgres_arrays import write_array
+from apps.kernel.postgres.rows import write_array
 from apps.organizations.models import Organization
 
 # Table and column of each scope's balance; a version column belongs to it.

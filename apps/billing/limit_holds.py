@@ -1,7 +1,8 @@
 """Holds of limits in the forms that the scripts of reservations take, prepared once for all requests alike.
 
 A request holds and counts the same amount for all limits that count the same: its measures are computed once, and
-texts of JSON are filled in with them, whatever the number of limits.
+texts of JSON are filled in with them, whatever the number of limits. The scripts get the limits as one text: a client
+packs each argument by itself, and the store takes each apart by itself, which takes time.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class LimitHold(msgspec.Struct, frozen=True):
     older: tuple[str, ...] = ()
 
     @property
-    def words(self) -> tuple[int | str, ...]:
-        """Its part of the arguments of the scripts of reservations (`_CHECKS_LUA`); `-` stands for nothing."""
-        base, of_prompt, each = _HELD.get(self.measure, ("-", 0, 0))
-        warns_at: int | str = "-" if self.warns_at is None else self.warns_at
-        return self.ceiling, base, of_prompt, each, warns_at, int(self.is_whole), len(self.older)
+    def terms(self) -> tuple[object, ...]:
+        """Its part of the text for the scripts of reservations (`_CHECKS_LUA`); False stands for nothing."""
+        base, of_prompt, each = _HELD.get(self.measure, (False, 0, 0))
+        warns_at = False if self.warns_at is None else self.warns_at
+        return self.counter, self.ceiling, base, of_prompt, each, warns_at, self.is_whole, *self.older
 
 
 class MeasuredUse(msgspec.Struct, frozen=True):
@@ -63,23 +64,22 @@ class MeasuredUse(msgspec.Struct, frozen=True):
 
 
 class LimitHolds(msgspec.Struct, frozen=True):
-    """Limits to hold on. `counters` are the Redis keys of all counters, older ones last; `money` are those of USD that
-    are held on, `others` those of other measures."""
+    """Limits to hold on. `money` are the Redis keys of counters of USD; `measures` are what the others count."""
 
-    counters: tuple[str, ...]
     money: tuple[str, ...]
-    others: tuple[str, ...]
     measures: tuple[str, ...]
-    # The number of limits and the words of each, as one text: a client packs each argument by itself, which takes time.
-    words: str
+    # The terms of each limit, as JSON.
+    terms: str
     # Whether any of them counts tokens of answers.
     has_answers: bool
     # The most that each counter may reach, by its Redis key, and the older counters of those that have some.
     ceilings: Mapping[str, int]
     older: Mapping[str, tuple[str, ...]]
-    # Texts of a note's `counts`, to fill in with amounts: of a request in progress, and of one that is recorded.
+    # Texts of a note's `counts`, to fill in with amounts: of a request in progress, and of one that is recorded; and of
+    # counters and how much more each holds.
     held: bytes
     settled: bytes
+    more: str
 
     @classmethod
     def prepare(cls, limits: Iterable[LimitHold]) -> LimitHolds:
@@ -87,29 +87,27 @@ class LimitHolds(msgspec.Struct, frozen=True):
         every = tuple(limits)
         others = tuple(one for one in every if one.measure != USD)
         return cls(
-            counters=(*(one.counter for one in every), *(name for one in every for name in one.older)),
             money=tuple(one.counter for one in every if one.measure == USD),
-            others=tuple(one.counter for one in others),
             measures=tuple(one.measure for one in others),
-            words=" ".join(map(str, [len(every), *(word for one in every for word in one.words)])),
+            terms=msgspec.json.encode([one.terms for one in every]).decode(),
             has_answers=any(_HELD[one.measure][2] for one in others),
             ceilings={one.counter: one.ceiling for one in every},
             older={one.counter: one.older for one in every if one.older},
             held=_template((one.counter, _HELD[one.measure][2]) for one in others),
             settled=_template((one.counter, 0) for one in others),
+            more=" ".join(f"{one.counter.replace('%', '%%')} %d" for one in others),
         )
 
     def counts_for(self, prompt: int) -> Any:
         """Return a note's `counts` for a request in progress with a prompt of so many tokens."""
-        return msgspec.Raw(self.held % pick(self.measures)(_measures_held(prompt, 0))) if self.others else _NONE
+        return msgspec.Raw(self.held % pick(self.measures)(_measures_held(prompt, 0))) if self.measures else _NONE
 
 
 class SettledCounts(msgspec.Struct, frozen=True):
-    """The counts of a recorded request: a note's `counts`, the counters, and how much more each holds, as text."""
+    """The counts of a recorded request: a note's `counts`, and the text of counters and how much more each holds."""
 
     note: Any = _NONE
-    counters: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
+    more: str = ""
 
 
 _NO_COUNTS: Final = SettledCounts()
@@ -120,17 +118,17 @@ def settle_counts(holds: LimitHolds, use: MeasuredUse | None, prompt: int, grant
 
     `prompt` and `granted` are the tokens of its prompt and of its answer that it has held.
     """
-    if not holds.others:
+    if not holds.measures:
         return _NO_COUNTS
     if use is None:
         use = MeasuredUse(dict.fromkeys(_HELD, 0), tuple([UNCOUNTED + one for one in holds.measures]), ())
     held, amounts = _measures_held(prompt, granted), use.amounts
-    more = {measure: f"+{amounts[measure] - amount}" for measure, amount in held.items()}
+    more = {measure: amounts[measure] - amount for measure, amount in held.items()}
     if use.measures != holds.measures:
         amounts = {**amounts, **_NOTHING}
-        more |= {UNCOUNTED + measure: f"+{-amount}" for measure, amount in held.items()}
+        more |= {UNCOUNTED + measure: -amount for measure, amount in held.items()}
     picked = pick(use.measures)
-    return SettledCounts(msgspec.Raw(holds.settled % picked(amounts)), holds.others, picked(more))
+    return SettledCounts(msgspec.Raw(holds.settled % picked(amounts)), holds.more % picked(more))
 
 
 @lru_cache(maxsize=1024)

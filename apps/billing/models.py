@@ -9,11 +9,30 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.translation import gettext_noop
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField, plain
+from apps.kernel.pages.languages import translated_sentence
 from apps.kernel.valkey import generation
 from apps.organizations.models import Organization
+
+# Descriptions of transactions, as they are stored; a reason of the payment processor may follow.
+_DESCRIPTIONS = (
+    gettext_noop("Top-up, {card}"),
+    gettext_noop("Automatic top-up, {card}"),
+    gettext_noop("Refund of {payment}"),
+    gettext_noop("Pro plan"),
+    gettext_noop("Pro plan: {reason}"),
+    gettext_noop("Pro plan, renewed"),
+    gettext_noop("Pro plan, ended"),
+    gettext_noop("Pro plan, cancelled; it ends on {day}"),
+)
+
+
+def describe_payment(description: str) -> str:
+    """Return the description of a transaction in the active language; that of a gift is the operator's own."""
+    return translated_sentence(description, _DESCRIPTIONS, {"payment": _DESCRIPTIONS})
 
 
 class LedgerEntry(models.Model):

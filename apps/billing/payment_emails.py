@@ -7,41 +7,51 @@ mail server. If a process dies between sending and recording it, the e-mail is s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from smtplib import SMTPException
 
 import structlog
 from django.conf import settings
-from django.core.mail import EmailMessage
 from django.db.models import Q
+from django.utils.formats import date_format
+from django.utils.functional import lazy
+from django.utils.translation import gettext, gettext_noop
 
-from apps.billing.models import BillingAccount, PaymentMethod, Transaction
+from apps.billing.models import BillingAccount, PaymentMethod, Transaction, describe_payment
+from apps.organizations.access import by_language, owner_addresses, send_in_languages
 from apps.organizations.models import Organization
-from apps.organizations.organization_lookup import owner_addresses
 
 log = structlog.get_logger(__name__)
 _Notice = BillingAccount.Notice
 _WORDS: dict[str, tuple[str, str]] = {
     _Notice.AUTO_TOP_UP_DECLINED: (
-        "Automatic top-up of {name} was declined",
-        "The card on file for {name} was declined for an automatic top-up. We will try again later. To try again at "
-        "once, add another payment method, or make another one the default.",
+        gettext_noop("Automatic top-up of {name} was declined"),
+        gettext_noop(
+            "The card on file for {name} was declined for an automatic top-up. We will try again later. To try again "
+            "at once, add another payment method, or make another one the default."
+        ),
     ),
     _Notice.AUTO_TOP_UP_DISABLED: (
-        "Automatic top-up of {name} was turned off",
-        "The card on file for {name} was declined three times in a row, so automatic top-up was turned off. Requests "
-        "will be refused once the credits are used up. Add another payment method and turn automatic top-up on "
-        "again.",
+        gettext_noop("Automatic top-up of {name} was turned off"),
+        gettext_noop(
+            "The card on file for {name} was declined three times in a row, so automatic top-up was turned off. "
+            "Requests will be refused once the credits are used up. Add another payment method and turn automatic "
+            "top-up on again."
+        ),
     ),
     _Notice.SUBSCRIPTION_UNPAID: (
-        "The pro plan of {name} could not be renewed",
-        "The payment for the pro plan of {name} failed. We will try again; the plan stays for seven days after the "
-        "end of the paid period. Add another payment method to keep it.",
+        gettext_noop("The pro plan of {name} could not be renewed"),
+        gettext_noop(
+            "The payment for the pro plan of {name} failed. We will try again; the plan stays for seven days after the "
+            "end of the paid period. Add another payment method to keep it."
+        ),
     ),
     _Notice.SUBSCRIPTION_ENDED: (
-        "The pro plan of {name} has ended",
-        "The subscription of {name} has ended, and with it the pro plan. You can subscribe again at any time.",
+        gettext_noop("The pro plan of {name} has ended"),
+        gettext_noop(
+            "The subscription of {name} has ended, and with it the pro plan. You can subscribe again at any time."
+        ),
     ),
 }
 
@@ -50,27 +60,33 @@ _Type = Transaction.Type
 # By type: subject and text of the e-mail about a completed transaction.
 _RECEIPTS: dict[str, tuple[str, str]] = {
     _Type.CREDIT_TOPUP: (
-        "{name} was topped up",
-        "The payment of {amount} for {name} was received: {description}. {credits} USD were added to the credits.",
+        gettext_noop("{name} was topped up"),
+        gettext_noop(
+            "The payment of {amount} for {name} was received: {description}. {credits} USD were added to the credits."
+        ),
     ),
     _Type.SUBSCRIPTION_START: (
-        "Payment for the pro plan of {name}",
-        "The payment of {amount} for {name} was received: {description}.",
+        gettext_noop("Payment for the pro plan of {name}"),
+        gettext_noop("The payment of {amount} for {name} was received: {description}."),
     ),
     _Type.SUBSCRIPTION_CANCEL: (
-        "The pro plan of {name} was cancelled",
-        "The subscription of {name} was cancelled: {description}. You can resume it until then.",
+        gettext_noop("The pro plan of {name} was cancelled"),
+        gettext_noop("The subscription of {name} was cancelled: {description}. You can resume it until then."),
     ),
     _Type.CREDIT_REFUND: (
-        "A payment of {name} was refunded",
-        "{amount} was refunded to {name}, to the card that paid: {description}. As much was taken off the credits.",
+        gettext_noop("A payment of {name} was refunded"),
+        gettext_noop(
+            "{amount} was refunded to {name}, to the card that paid: {description}. As much was taken off the credits."
+        ),
     ),
 }
-_PLACE = "\n\nPayments and invoices: {url}"
+_PLACE = gettext_noop("Payments and invoices: {url}")
 _EXPIRING = (
-    "The card on file for {name} expires this month",
-    "The card {card} of {name} expires at the end of {expiry}. Automatic top-ups and the pro plan are paid with it. "
-    "Add another payment method and make it the default, so that requests go on.",
+    gettext_noop("The card on file for {name} expires this month"),
+    gettext_noop(
+        "The card {card} of {name} expires at the end of {expiry}. Automatic top-ups and the pro plan are paid with "
+        "it. Add another payment method and make it the default, so that requests go on."
+    ),
 )
 # E-mails of one run.
 _MAX_RECEIPTS = 1_000
@@ -80,10 +96,8 @@ def tell_owners() -> int:
     """Send waiting notices; return to how many organizations. A notice that cannot be sent keeps waiting."""
     sent = 0
     for account in BillingAccount.objects.exclude(notice="").select_related("organization"):
-        subject, text = (words.format(name=account.organization.name) for words in _WORDS[account.notice])
         try:
-            # A line break in a name must not add e-mail headers.
-            _send(" ".join(subject.split()), text, _addresses_of(account.organization))
+            _send(_WORDS[account.notice], {"name": account.organization.name}, _addresses_of(account.organization))
         except (OSError, SMTPException) as error:
             log.warning("notice.not_sent", organization=str(account.organization_id), error=type(error).__name__)
             continue
@@ -102,7 +116,7 @@ def send_receipts() -> int:
             "name": row.organization.name,
             "amount": f"{row.amount:.2f} {row.currency}",
             "credits": f"{row.credit_amount or 0:.2f}",
-            "description": row.description or row.get_type_display(),
+            "description": lazy(describe_payment, str)(row.description or row.get_type_display()),
         }
         if _tell(row.organization, _RECEIPTS[row.type], words):
             sent += Transaction.objects.filter(pk=row.pk, is_receipted=False).update(is_receipted=True)
@@ -119,28 +133,35 @@ def tell_of_expiring_cards(now: datetime) -> int:
     cards = cards.exclude(noticed_expiry=expiry).exclude(organization__status=Organization.Status.DELETED)
     told = 0
     for card in cards.select_related("organization").order_by("id"):
-        words = {"name": card.organization.name, "card": f"{card}".strip(), "expiry": expiry}
+        words = {
+            "name": card.organization.name,
+            "card": f"{card}".strip(),
+            "expiry": lazy(date_format, str)(now, "YEAR_MONTH_FORMAT"),
+        }
         if _tell(card.organization, _EXPIRING, words):
             told += PaymentMethod.objects.filter(pk=card.pk).update(noticed_expiry=expiry)
     return told
 
 
-def _tell(organization: Organization, given: tuple[str, str], words: Mapping[str, str]) -> bool:
+def _tell(organization: Organization, given: tuple[str, str], words: Mapping[str, object]) -> bool:
     """Send an e-mail to an organization; return whether it was accepted."""
     url = f"{settings.PUBLIC_URL}/app/o/{organization.pk}/billing"
-    subject, text = given[0].format(**words), (given[1] + _PLACE).format(**words, url=url)
     try:
-        # A line break in a name must not add e-mail headers.
-        _send(" ".join(subject.split()), text, _addresses_of(organization))
+        _send((*given, _PLACE), {**words, "url": url}, _addresses_of(organization))
     except (OSError, SMTPException) as error:
         log.warning("receipt.not_sent", organization=str(organization.pk), error=type(error).__name__)
         return False
     return True
 
 
-def _send(subject: str, text: str, addresses: list[str]) -> None:
-    if addresses:
-        EmailMessage(subject, text, bcc=addresses).send()
+def _send(given: Sequence[str], words: Mapping[str, object], addresses: list[str]) -> None:
+    """Send subject and paragraphs to addresses, to each in its language, as are lazy words."""
+
+    def write() -> tuple[str, str]:
+        subject, *paragraphs = (gettext(one).format(**words) for one in given)
+        return subject, "\n\n".join(paragraphs)
+
+    send_in_languages(by_language(addresses), write)
 
 
 def _addresses_of(organization: Organization) -> list[str]:

@@ -25,8 +25,7 @@ from apps.billing.reservations import Note
 from apps.billing.worker_leases import NOTES, SUM_HOLDS_LUA
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain
-from apps.kernel.valkey.redis import LuaScript, client
-from apps.kernel.valkey.store_keys import by_shard, money_pattern
+from apps.kernel.valkey.redis import LuaScript, by_shard, client, money_pattern
 
 _QUESTIONS: dict[Scope, str] = {
     "organization": """

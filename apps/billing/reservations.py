@@ -22,12 +22,11 @@ from apps.billing import balances
 from apps.billing.balances import EPOCH
 from apps.billing.ledger import Charge
 from apps.billing.limit_holds import USD, LimitHolds, MeasuredUse, settle_counts
-from apps.billing.worker_leases import WORKERS, notes_key
+from apps.billing.worker_leases import LEASE_SECONDS, WORKERS, notes_key
 from apps.kernel import ids
 from apps.kernel.money import nanos_up
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.redis import LuaScript, client
-from apps.kernel.valkey.store_keys import SHARD_COUNT, lua_key, money_key, shard_of
+from apps.kernel.valkey.redis import SHARD_COUNT, LuaScript, client, lua_key, money_key, shard_of
 
 LIMITS_LUA = f"""
     -- The time at which a bucket of a minute's requests is full again; at most a minute from now.
@@ -49,9 +48,11 @@ LIMITS_LUA = f"""
     end
 
     -- The amount of a balance, nil without a copy of the current epoch, and the held amount.
+    local epoch = nil
     local function balance(name)
+      epoch = epoch or redis.call('GET', {lua_key(EPOCH)})
       local b = redis.call('HMGET', name, 'amount', 'held', 'epoch')
-      if not b[1] or b[3] ~= redis.call('GET', {lua_key(EPOCH)}) then return nil end
+      if not b[1] or b[3] ~= epoch then return nil end
       return tonumber(b[1]), tonumber(b[2] or '0')
     end
 """
@@ -154,9 +155,9 @@ _NO_TOKENS: Final = TokenRequest()
 class Hold(msgspec.Struct, frozen=True):
     """A reservation: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
 
-    `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the API key among the
-    balances, `limits` are the limits it is held on; those of money are the last of the balances, too. `tokens` is how
-    many tokens the answer may have, None without limits of tokens, and `prompt` those of the prompt.
+    `shard` has its note and balances, and gets its record. `limits` are the limits it is held on; those of money are
+    the last of the balances, too. `tokens` is how many tokens the answer may have, None without limits of tokens, and
+    `prompt` those of the prompt.
     """
 
     id: str
@@ -164,7 +165,6 @@ class Hold(msgspec.Struct, frozen=True):
     amount_nanos: int
     balances: tuple[str, ...]
     flight: str
-    key_limit_nanos: int | None = None
     shard: int = 0
     limits: LimitHolds | None = None
     tokens: int | None = None
@@ -174,14 +174,13 @@ class Hold(msgspec.Struct, frozen=True):
 class SettledHold(msgspec.Struct, frozen=True):
     """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD).
 
-    `counters` are limits that count no money, and `more` is how much more each holds, as text.
+    `more` is the text of how much more each limit that counts no money holds.
     """
 
     hold: Hold
     note: bytes
     stays: tuple[int, ...]
-    counters: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
+    more: str = ""
 
 
 class ExtensionOutcome(StrEnum):
@@ -233,10 +232,9 @@ def _ceilings_of(hold: Hold) -> list[int | str]:
     its older counters."""
     ceilings = _NOTHING if hold.limits is None else hold.limits.ceilings
     older = {} if hold.limits is None else hold.limits.older
-    own = "" if hold.key_limit_nanos is None else hold.key_limit_nanos
     arguments: list[int | str] = []
     for name in hold.balances:
-        arguments += ["" if balances.CREDITS in name else ceilings.get(name, own), len(older.get(name, ()))]
+        arguments += [ceilings.get(name, ""), len(older.get(name, ()))]
     return arguments
 
 
@@ -264,20 +262,20 @@ def reduce_to_cost(hold: Hold, charge: Charge, use: MeasuredUse | None = None) -
         return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept))), tuple(amounts))
     counts = settle_counts(hold.limits, use, hold.prompt, hold.tokens or 0)
     note = Note(str(stays), "0", tuple(kept), counts=counts.note)
-    return SettledHold(hold, _encode(note), tuple(amounts), counts.counters, counts.more)
+    return SettledHold(hold, _encode(note), tuple(amounts), counts.more)
 
 
 # Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
-    --       the workers, a bucket for each rate, a counter for each limit, and the older counters of limits
-    -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), key limit or '',
-    --       reservation id, note (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a
-    --       useful part of the amount, the least of it, the number of rates, requests a minute for each rate;
-    --       and with limits: tokens of the answer that are wanted, a useful part of them, the least, those of the
-    --       prompt, and words: the number of limits; and for each limit the most that it may reach, the amount to hold
-    --       ('-' for money), that for each token of the prompt and of the answer, the amount to warn at or '-', '1'
-    --       where it has to cover all, and the number of its older counters
+    --       the workers, and a bucket for each rate
+    -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), reservation id, note (of
+    --       amount "0"), most in flight or '', lease of one in flight (seconds), worker, a useful part of the amount,
+    --       the least of it, the number of rates, requests a minute for each rate; and with limits: tokens of the
+    --       answer that are wanted, a useful part of them, the least, those of the prompt, and JSON with a list for
+    --       each limit: its counter, the most that it may reach, the amount to hold (false for money), that for each
+    --       token of the prompt and of the answer, the amount to warn at or false, whether it has to cover all, and its
+    --       older counters. The key's own limit, whose counter is the key's balance, is the first.
     local tokens = {}
     for i = 1, 2 do
       tokens[i] = redis.call('GET', KEYS[i])
@@ -289,7 +287,7 @@ _CHECKS_LUA = """
     if tokens[1] ~= ARGV[1] or tokens[2] ~= ARGV[2] then return {'stale', tokens[1], tokens[2]} end
 
     -- Repeated because the answer was lost: it is already held.
-    local before = redis.call('HGET', KEYS[5], ARGV[7])
+    local before = redis.call('HGET', KEYS[5], ARGV[6])
     if before then
       before = cjson.decode(before)
       return {'held', before.amount, '', '', '', '', '', before.written or '0'}
@@ -298,81 +296,75 @@ _CHECKS_LUA = """
     -- Rates: a bucket of a minute's requests that fills evenly; kept is the time at which it will be full again.
     local clock = redis.call('TIME')
     local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-    local full, tight, limits_from = {}, nil, 8 + tonumber(ARGV[14])
-    for i = 8, limits_from - 1 do
-      local each = 60 / tonumber(ARGV[i + 7])
+    local full, tight, rates = {}, nil, tonumber(ARGV[13])
+    for i = 8, 7 + rates do
+      local each = 60 / tonumber(ARGV[i + 6])
       full[i] = bucket_of(KEYS[i], now) + each
       local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
       if left < 0 then
-        return {'too_fast', ARGV[i + 7], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
+        return {'too_fast', ARGV[i + 6], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
       end
-      if not tight or left < tight[2] then tight = {ARGV[i + 7], left, tostring(full[i] - now)} end
+      if not tight or left < tight[2] then tight = {ARGV[i + 6], left, tostring(full[i] - now)} end
     end
-    if ARGV[9] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[9]), tonumber(ARGV[10])) then return {'too_many'} end
+    if ARGV[8] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[8]), tonumber(ARGV[9])) then return {'too_many'} end
 
-    local least, key_left, credits_left, all, alone = tonumber(ARGV[13]), nil, nil, nil, true
-    if ARGV[6] ~= '' then
-      local used, held = balance(KEYS[4])
-      if not used then return {'unknown', 'key'} end
-      key_left = tonumber(ARGV[6]) - used - held
-      all, alone = key_left + held, is_alone(key_left, held)
-      if key_left < least or key_left <= 0 then return {'over_limit', string.format('%.0f', key_left)} end
+    -- Credits and limits are one list: all are read before any refuses, so that counters without copies are all known
+    -- at once.
+    local holds, least, at = {}, tonumber(ARGV[12]), 13 + rates
+    local limited = ARGV[at + 5]
+    if limited then
+      local missing, prompt, limits = {'unknown', 'limit'}, tonumber(ARGV[at + 4]), cjson.decode(limited)
+      -- Places of counters: those of the limits, then the older ones.
+      local older = #limits
+      for i, limit in ipairs(limits) do
+        local name, ceiling, base, of_prompt, each, warns_at, whole = unpack(limit, 1, 7)
+        local used, held = balance(name)
+        if not used and name == KEYS[4] then return {'unknown', 'key'} end
+        if not used then missing[#missing + 1] = tostring(i - 1) end
+        for k = 8, #limit do
+          local before, kept = balance(limit[k])
+          if not before then missing[#missing + 1] = tostring(older) end
+          used, held, older = (used or 0) + (before or 0), (held or 0) + (kept or 0), older + 1
+        end
+        holds[i] = {
+          key = name, place = i - 1, used = used, held = held, ceiling = ceiling,
+          base = base and base + of_prompt * prompt, each = each, warns_at = warns_at, whole = whole,
+        }
+      end
+      if missing[3] then return missing end
     end
     if ARGV[5] ~= '' then
       local credits, held = balance(KEYS[3])
       if not credits then return {'unknown', 'organization'} end
-      local left = credits - held
-      credits_left = left
-      all, alone = all and math.min(all, credits) or credits, alone and is_alone(left, held)
-      if left < least or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
+      -- After the key's own limit, which is the first to refuse.
+      local place = holds[1] and holds[1].key == KEYS[4] and 2 or 1
+      table.insert(holds, place, {key = KEYS[3], used = 0, held = held, ceiling = credits})
     end
-
-    -- Limits: all are read before any refuses, so that counters without copies are all known at once.
-    local limits, limit_left, tokens_left, tokens_all, tokens_alone = {}, nil, nil, nil, true
-    local at = limits_from + 6
-    if #KEYS >= limits_from then
-      local missing, least_tokens, prompt = {'unknown', 'limit'}, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-      local words = {}
-      for word in string.gmatch(ARGV[at + 5], '%S+') do words[#words + 1] = word end
-      local older = limits_from + tonumber(words[1])
-      for i = limits_from, older - 1 do
-        local own = 2 + (i - limits_from) * 7
-        local used, held = balance(KEYS[i])
-        if not used then missing[#missing + 1] = tostring(i - limits_from) end
-        for _ = 1, tonumber(words[own + 6]) do
-          local before, kept = balance(KEYS[older])
-          if not before then missing[#missing + 1] = tostring(older - limits_from) end
-          used, held, older = (used or 0) + (before or 0), (held or 0) + (kept or 0), older + 1
-        end
-        local base = tonumber(words[own + 1])
-        limits[#limits + 1] = {
-          key = KEYS[i], used = used, held = held, ceiling = tonumber(words[own]),
-          base = base and base + tonumber(words[own + 2]) * prompt,
-          each = tonumber(words[own + 3]), warns_at = tonumber(words[own + 4]), whole = words[own + 5] == '1',
-        }
+    local key_left, credits_left, money_left, all, alone = nil, nil, nil, nil, true
+    local tokens_left, tokens_all, tokens_alone = nil, nil, true
+    for _, one in ipairs(holds) do
+      local left = one.ceiling - one.used - one.held
+      local need = one.base or one.whole and tonumber(ARGV[4]) or least
+      if one.each == 1 then need = need + tonumber(one.whole and ARGV[at + 1] or ARGV[at + 3]) end
+      if left < need or left <= 0 then
+        local texts = {}
+        for i, amount in ipairs({left, one.used, one.held, need}) do texts[i] = string.format('%.0f', amount) end
+        if one.key == KEYS[3] then return {'no_credits', texts[1]} end
+        if one.key == KEYS[4] then return {'over_limit', texts[1]} end
+        return {'limit_reached', tostring(one.place), texts[2], texts[3], texts[4]}
       end
-      if missing[3] then return missing end
-      for i, one in ipairs(limits) do
-        local left = one.ceiling - one.used - one.held
-        local need = one.base or one.whole and tonumber(ARGV[4]) or least
-        if one.each == 1 then need = need + (one.whole and tonumber(ARGV[at + 1]) or least_tokens) end
-        if left < need or left <= 0 then
-          local texts = {}
-          for j, amount in ipairs({one.used, one.held, need}) do texts[j] = string.format('%.0f', amount) end
-          return {'limit_reached', tostring(i - 1), unpack(texts)}
-        end
-        if one.whole then
-          -- It covers whatever the others grant.
-        elseif not one.base then
-          limit_left = limit_left and math.min(limit_left, left) or left
-          all = all and math.min(all, left + one.held) or left + one.held
-          alone = alone and is_alone(left, one.held)
-        elseif one.each == 1 then
-          local free = left - one.base
-          tokens_left = tokens_left and math.min(tokens_left, free) or free
-          tokens_all = tokens_all and math.min(tokens_all, free + one.held) or free + one.held
-          tokens_alone = tokens_alone and is_alone(free, one.held)
-        end
+      if one.key == KEYS[3] then credits_left = left elseif one.key == KEYS[4] then key_left = left end
+      if one.whole then
+        -- It covers whatever the others grant.
+      elseif not one.base then
+        money_left = money_left and math.min(money_left, left) or left
+        all = all and math.min(all, left + one.held) or left + one.held
+        alone = alone and is_alone(left, one.held)
+      elseif one.each == 1 then
+        local free = left - one.base
+        tokens_left = tokens_left and math.min(tokens_left, free) or free
+        tokens_all = tokens_all and math.min(tokens_all, free + one.held) or free + one.held
+        tokens_alone = tokens_alone and is_alone(free, one.held)
       end
     end
 """
@@ -380,32 +372,32 @@ _RESERVE = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
     + _CHECKS_LUA
+    + f"""
+    -- A worker that stood still may reserve before its next heartbeat: what it holds from now on must not be swept. And
+    -- one that dies before its first heartbeat must still be found by its notes.
+    local beat = redis.call('ZSCORE', KEYS[7], ARGV[10])
+    if not beat or now - tonumber(beat) > {LEASE_SECONDS / 2} then redis.call('ZADD', KEYS[7], now, ARGV[10]) end
+    """
     + """
-    local open = key_left and credits_left and math.min(key_left, credits_left) or key_left or credits_left
-    if limit_left then open = open and math.min(open, limit_left) or limit_left end
-    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open, all, alone))
-    if ARGV[5] ~= '' then redis.call('HINCRBY', KEYS[3], 'held', amount) end
-    if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', amount) end
+    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[11]), least, money_left, all, alone))
     local written, warned = '0', {}
-    if limits[1] then
+    if limited then
       written = string.format('%.0f', granted(
         tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tokens_left, tokens_all, tokens_alone
       ))
-      for i, one in ipairs(limits) do
-        local hold = one.base and one.base + one.each * tonumber(written) or tonumber(amount)
-        redis.call('HINCRBY', one.key, 'held', string.format('%.0f', hold))
-        if one.warns_at and one.used + one.held + hold > one.warns_at then warned[#warned + 1] = tostring(i - 1) end
-      end
+    end
+    for _, one in ipairs(holds) do
+      local hold = one.base and one.base + one.each * tonumber(written) or tonumber(amount)
+      redis.call('HINCRBY', one.key, 'held', string.format('%.0f', hold))
+      if one.warns_at and one.used + one.held + hold > one.warns_at then warned[#warned + 1] = tostring(one.place) end
     end
     local head = '{"amount":"' .. amount .. '","written":"' .. written .. '"'
-    local note = string.gsub(ARGV[8], '^{"amount":"0","written":"0"', head, 1)
-    redis.call('HSET', KEYS[5], ARGV[7], note)
-    -- A worker that dies before its first heartbeat must still be found by its notes.
-    if redis.call('HLEN', KEYS[5]) == 1 then redis.call('ZADD', KEYS[7], 'NX', now, ARGV[11]) end
-    for i = 8, limits_from - 1 do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
-    if ARGV[9] ~= '' then
-      redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
-      redis.call('EXPIRE', KEYS[6], ARGV[10])
+    local note = string.gsub(ARGV[7], '^{"amount":"0","written":"0"', head, 1)
+    redis.call('HSET', KEYS[5], ARGV[6], note)
+    for i = 8, 7 + rates do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
+    if ARGV[8] ~= '' then
+      redis.call('ZADD', KEYS[6], now + tonumber(ARGV[9]), ARGV[6])
+      redis.call('EXPIRE', KEYS[6], ARGV[9])
     end
     local function after(left) return left and string.format('%.0f', left - tonumber(amount)) or '' end
     tight = tight or {'', '', ''}
@@ -510,7 +502,8 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     At least `least_nanos` of `amount_nanos` are granted (None: all of it); if that is much of the remaining amount,
     about `part_nanos`, which is already useful (None: the least). `rates` are the limits that count the request,
     `most_in_flight` is the organization's maximum of concurrent requests, `flight_seconds` the lease of one that is
-    never removed. `tokens` are those that `limits` of tokens hold for the answer.
+    never removed. `tokens` are those that `limits` of tokens hold for the answer; the key's own limit, whose counter is
+    the key's balance, is the first of them.
     """
 
     id: UUID
@@ -519,7 +512,6 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     api_key_id: UUID
     amount_nanos: int
     from_credits: bool
-    key_limit_nanos: int | None
     catalog_token: str
     organization_token: str
     payload: str
@@ -536,6 +528,11 @@ class ReservationRequest(msgspec.Struct, frozen=True):
 def flight_key(organization_id: UUID) -> str:
     """Return the Redis key of an organization's requests in flight."""
     return money_key(f"flight:{organization_id}", shard_of(organization_id))
+
+
+def find_key_ceiling(limits: LimitHolds | None, organization_id: UUID, api_key_id: UUID) -> int | None:
+    """Return the most that a key's usage may reach by its own limit, in 1e-9 USD; None without one."""
+    return None if limits is None else limits.ceilings.get(balances.key("key", api_key_id, organization_id))
 
 
 def rate_key(rate: RateLimit, shard: int) -> str:
@@ -558,7 +555,6 @@ class _Keys(NamedTuple):
 
     shard: int
     organization: str
-    api_key: str
     flight: str
     every: tuple[str, ...]
 
@@ -566,26 +562,23 @@ class _Keys(NamedTuple):
 @lru_cache(maxsize=8192)
 def _keys_of(organization_id: UUID, api_key_id: UUID, worker: str) -> _Keys:
     shard, flight = shard_of(organization_id), flight_key(organization_id)
-    organization, api_key = (
-        balances.key("organization", organization_id),
-        balances.key("key", api_key_id, organization_id),
-    )
+    organization = balances.key("organization", organization_id)
     every = (
         generation.keys_of(generation.CATALOG)[shard],
         generation.keys_of(generation.organization_scope(organization_id))[0],
         organization,
-        api_key,
+        balances.key("key", api_key_id, organization_id),
         notes_key(worker, shard),
         flight,
         WORKERS[shard],
     )
-    return _Keys(shard, organization, api_key, flight, every)
+    return _Keys(shard, organization, flight, every)
 
 
 def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     identifier = ids.text_of(request.id)
-    shard, organization, api_key, flight, every = _keys_of(request.organization_id, request.api_key_id, request.worker)
-    holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
+    shard, organization, flight, every = _keys_of(request.organization_id, request.api_key_id, request.worker)
+    holds: tuple[str, ...] = (organization,) if request.from_credits else ()
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     limits, tokens = request.limits, request.tokens
@@ -594,8 +587,6 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
         holds += limits.money
         note = Note("0", "0", holds, request.payload, counted, limits.counts_for(tokens.prompt))
     keys = [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every]
-    if limits is not None:
-        keys += limits.counters
     answer = script.run_batched(
         keys,
         [
@@ -605,7 +596,6 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             generation.new_generation_token(),
             request.amount_nanos,
             "1" if request.from_credits else "",
-            "" if request.key_limit_nanos is None else request.key_limit_nanos,
             identifier,
             _encode(note),
             "" if request.most_in_flight is None else request.most_in_flight,
@@ -615,24 +605,13 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             least,
             len(request.rates),
             *([rate.per_minute for rate in request.rates] if request.rates else ()),
-            *(() if limits is None else (tokens.want, tokens.part, tokens.least, tokens.prompt, limits.words)),
+            *(() if limits is None else (tokens.want, tokens.part, tokens.least, tokens.prompt, limits.terms)),
         ],
     )
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
     granted = int(answer[7]) if limits is not None and limits.has_answers else None
-    hold = Hold(
-        identifier,
-        request.worker,
-        int(answer[1]),
-        holds,
-        flight,
-        request.key_limit_nanos,
-        shard,
-        limits,
-        granted,
-        tokens.prompt,
-    )
+    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, shard, limits, granted, tokens.prompt)
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
     credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
     warned = () if limits is None else tuple(map(int, answer[8:]))

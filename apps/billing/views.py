@@ -23,7 +23,7 @@ from apps.billing.serializers import (
     TransactionShape,
     TransactionsQuery,
 )
-from apps.kernel.rest.describe import PaginationShape, described, message_field
+from apps.kernel.rest.endpoint import PaginationShape, described, message_field
 from apps.kernel.rest.pages import Page, page_of
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations.access import access_organization

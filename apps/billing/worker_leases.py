@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 
-from apps.kernel.valkey.redis import LuaScript, client, server_of_shard
+from apps.kernel.valkey.redis import SHARDS, LuaScript, client, lua_key, money_key, money_keys, server_of_shard
 from apps.kernel.valkey.shards import ask_each
-from apps.kernel.valkey.store_keys import SHARDS, lua_key, money_key, money_keys
 
 # By shard: a worker has a lease and notes in each.
 WORKERS = money_keys("workers")
@@ -44,6 +43,14 @@ SUM_HOLDS_LUA = f"""
     end
 """
 
+# By the clock that measures the lease, in one step: a process that stood still in between would send an old moment.
+_BEAT = LuaScript(
+    """
+    -- KEYS: the workers; ARGV: the worker
+    local clock = redis.call('TIME')
+    redis.call('ZADD', KEYS[1], tonumber(clock[1]) + tonumber(clock[2]) / 1e6, ARGV[1])
+    """
+)
 # Atomic: a worker that looks dead may be making a reservation.
 _FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
 _DEAD = LuaScript(
@@ -78,8 +85,7 @@ def notes_key(worker: str, shard: int) -> str:
 
 def send_heartbeat(worker: str) -> None:
     """Renew a worker's lease in each shard, also if one is down. Raises RedisError."""
-    # Each by the clock that measures its leases.
-    ask_each(lambda shard: client().zadd(WORKERS[shard], {worker: store_time(shard)}))
+    ask_each(lambda shard: _BEAT([WORKERS[shard]], [worker]))
 
 
 def expire_lease(worker: str) -> None:
@@ -90,6 +96,11 @@ def expire_lease(worker: str) -> None:
 def find_expired_workers(shard: int) -> list[str]:
     """Return the workers with an expired lease in a shard. Raises RedisError."""
     return [str(name) for name in _DEAD([WORKERS[shard]], [str(LEASE_SECONDS)])]
+
+
+def is_expired(worker: str, shard: int) -> bool:
+    """Return whether a worker's lease in a shard has expired. Raises RedisError."""
+    return worker in find_expired_workers(shard)
 
 
 def remove_worker(worker: str, shard: int) -> bool:

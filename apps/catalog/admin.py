@@ -10,7 +10,7 @@ from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from apps.catalog import price_history, scheduled_prices
+from apps.catalog import price_history
 from apps.catalog.catalog_buttons import deprecate, reload_files, switches
 from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
@@ -95,6 +95,7 @@ class ProviderAdmin(CatalogAdmin):
 class ModelAdmin(CatalogAdmin):
     """Models."""
 
+    change_form_outer_before_template = "admin/catalog/model_link.html"
     actions_detail = ("deprecate", "switch_off", "switch_on")
     deprecate = deprecate
     switch_off, switch_on = switches("model")
@@ -225,11 +226,7 @@ class ModelProviderAdmin(CatalogAdmin):
     @admin.display(description="State")
     def state(self, row: ModelProvider) -> str:
         """Return whether requests may use the offer, and why not."""
-        if not row.provider.active:
-            return "Provider switched off"
-        if not row.model.active:
-            return "Model switched off"
-        return _state_of(row.active, _earliest(row.deactivated_at, row.model.retired_on))
+        return state_of_offer(row)
 
     @admin.display(description="Mapping", ordering="model_id")
     def mapping(self, row: ModelProvider) -> str:
@@ -266,7 +263,7 @@ class ModelProviderAdmin(CatalogAdmin):
         super().save_model(request, obj, form, change)
         price_history.note_changes({at: before}, {at: price_history.card_of(obj)}, author)
         if moment := form.cleaned_data.get(EFFECTIVE_FIELD):
-            row = scheduled_prices.schedule(offer=obj, overrides=form.new_overrides, at=moment, author=author)
+            row = price_history.schedule(offer=obj, overrides=form.new_overrides, at=moment, author=author)
             messages.success(request, f"The new prices are scheduled: {row}")
 
 
@@ -288,6 +285,15 @@ class PriceChangeAdmin(LongTableAdmin):
     def changed(self, row: PriceChange) -> str:
         """Return each price before and after."""
         return "; ".join(f"{one.name} {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
+
+
+def state_of_offer(row: ModelProvider) -> str:
+    """Return `Active`, or why requests do not use the offer."""
+    if not row.provider.active:
+        return "Provider switched off"
+    if not row.model.active:
+        return "Model switched off"
+    return _state_of(row.active, _earliest(row.deactivated_at, row.model.retired_on))
 
 
 def _state_of(active: bool, ends_on: date | None) -> str:

@@ -32,11 +32,37 @@ class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A batch API: its format, and its share of the usual token prices, as a decimal string; cached input may have its
-    own share."""
+    own share, and models their own deployments, whose names end with a suffix (Azure). Amazon Bedrock's reads lines
+    from a bucket and writes answers to it, in the name of a role."""
 
-    format: Literal["openai", "anthropic", "google", "mistral"]
+    format: Literal["openai", "anthropic", "google", "mistral", "bedrock"]
     price_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")]
     cached_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")] | UnsetType = UNSET
+    deployment_suffix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+$", max_length=60)] | UnsetType = UNSET
+    storage: (
+        Annotated[str, Meta(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*$", max_length=500)]
+        | UnsetType
+    ) = UNSET
+    role: Annotated[str, Meta(pattern=r"^arn:aws(-[^:]+)?:iam::\d{12}:role/.+$", max_length=2048)] | UnsetType = UNSET
+    api_url: Annotated[str, Meta(pattern=r"^https?://[^?#]+[^/?#]$", max_length=300)] | UnsetType = UNSET
+    storage_url: Annotated[str, Meta(pattern=r"^https?://[^?#]+[^/?#]$", max_length=300)] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.format == "bedrock" and UNSET in {self.storage, self.role}:
+            raise ValueError("state `storage` and `role` for the format bedrock")
+
+
+class AddressFactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A factor on the token prices of these models, where the provider's address has a part, or lacks one."""
+
+    factor: Annotated[str, Meta(pattern=r"^\d{1,2}(\.\d{1,4})?$")]
+    models: list[Annotated[str, Meta(max_length=120)]]
+    contains: Annotated[str, Meta(max_length=200)] = ""
+    unless: Annotated[str, Meta(max_length=200)] = ""
+
+    def holds(self, model_id: str, address: str) -> bool:
+        """Return whether the factor is charged for a model at an address."""
+        return model_id in self.models and self.contains in address and not (self.unless and self.unless in address)
 
 
 class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,10 +162,21 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         StatedBatchTerms | None,
         Meta(
             description="its own batch API, which answers lines of batches: "
-            '`{ format = "openai", price_share = "0.5" }`; formats are `openai`, `anthropic`, `google` and `mistral`, '
-            "the share is that of its usual prices of tokens; `cached_share` where cached tokens have another one"
+            '`{ format = "openai", price_share = "0.5" }`; formats are `openai`, `anthropic`, `google`, `mistral` and '
+            "`bedrock`, the share is that of its usual prices of tokens; `cached_share` where cached tokens have "
+            "another one; `deployment_suffix` where lines name the model's deployment for batches, which is its name "
+            "and this; for `bedrock` `storage` (`s3://bucket/folder`) and `role` (an ARN), and `api_url` and "
+            "`storage_url` where these have other addresses than AWS's"
         ),
     ] = None
+    address_factors: Annotated[
+        list[AddressFactor],
+        Meta(
+            description="factors on the token prices of models by the provider's address, such as for regions: "
+            '`[{ unless = "/locations/global", factor = "1.1", models = ["fox-1"] }]`; `contains` and `unless` are '
+            "parts of the address; of several that hold, the first counts"
+        ),
+    ] = []
     moderated: Annotated[bool, Meta(description="moderates content itself and refuses some")] = False
     development_only: Annotated[bool, Meta(description="exists only outside of production")] = False
     variables: Annotated[

@@ -41,9 +41,11 @@ def build_listing(
     include_deactivated: bool,
     exclude_deprecated: bool,
     allows: Callable[[Offer], bool] | None = None,
+    find_obstacle: Callable[[Offer], str] | None = None,
 ) -> dict[str, Any]:
     """Return the whole listing, or the part with the offers that `allows` returns true for.
 
+    With `find_obstacle`, entries say why they cannot be called.
     Models that every provider has shut off are left out unless `include_deactivated`; with `exclude_deprecated`, offers
     with an announced end are ignored.
     """
@@ -53,7 +55,7 @@ def build_listing(
         offers = live or (model.offers if include_deactivated else ())
         shown = [offer for offer in offers if not (exclude_deprecated and offer.is_deprecated(today))]
         if shown:
-            entries.append(build_entry(model, shown))
+            entries.append(build_entry(model, shown, find_obstacle))
     return list_of(entries)
 
 
@@ -72,10 +74,16 @@ def list_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
-    """Return the model object with these offers (at least one)."""
+def build_entry(
+    model: CatalogModel, offers: Sequence[Offer], find_obstacle: Callable[[Offer], str] | None = None
+) -> dict[str, Any]:
+    """Return the model object with these offers (at least one).
+
+    With `find_obstacle`, it has `unavailable`: why it cannot be called at all, and at each provider; null if it can.
+    """
     cheapest = min(offers, key=_price_of)
     created = model.created or 0
+    reasons = None if find_obstacle is None else [find_obstacle(offer) for offer in offers]
     outputs = [_LISTED_AS.get(modality, modality) for modality in model.output_modalities]
     return {
         "id": model.id,
@@ -103,7 +111,10 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
             "context_length": cheapest.context_length or model.context_length,
             "max_completion_tokens": cheapest.max_output or model.max_output,
         },
-        "providers": [_provider_of(offer) for offer in offers],
+        "providers": [
+            _provider_of(offer) | ({} if reasons is None else {"unavailable": reasons[number] or None})
+            for number, offer in enumerate(offers)
+        ],
         "pricing": _pricing_of(cheapest.prices),
         "context_length": model.context_length or max(offer.context_length or 0 for offer in offers),
         "supported_parameters": _parameters_of(model, offers),
@@ -118,6 +129,8 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
         "stability": min((offer.stability for offer in offers), key=STABILITIES.index),
         "deprecated_at": model.deprecated_at,
         "deactivated_at": model.deactivated_at,
+        # Only where it was asked for.
+        **({} if reasons is None else {"unavailable": "; ".join(dict.fromkeys(reasons)) if all(reasons) else None}),
     }
 
 

@@ -185,7 +185,7 @@ class PriceChange(models.Model):
 
 
 class ScheduledPriceChange(models.Model):
-    """An operator's prices of an offer that take effect later (`scheduled_prices.py`)."""
+    """An operator's prices of an offer that take effect later (`price_history.py`)."""
 
     class State(models.TextChoices):
         """Waiting until `effective_at`, unless it is withdrawn."""

@@ -128,8 +128,3 @@ class Edition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 def read_editions(stated: Any) -> list[Edition]:
     """Return the editions in a row's facts. Raises ValueError for invalid ones."""
     return msgspec.convert(stated, list[Edition], strict=False)
-
-
-def write_cards(stated: Any, usual: PriceCard) -> dict[str, Any]:
-    """Return the card of each edition of a row, by its first name, as the price history stores cards."""
-    return {edition.names[0]: write_card(edition.card(usual)) for edition in read_editions(stated)}

@@ -2,7 +2,7 @@
 (tiers, regions, tools) share one field of JSON.
 
 Changed prices are saved once the operator has seen what a usual request costs before and after. They take effect at
-once, or at a stated time (`scheduled_prices.py`).
+once, or at a stated time (`price_history.py`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,50 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from django import forms
 from django.http import QueryDict
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
 
+from apps.catalog.billed_prices import bill_offer, find_factor_of
 from apps.catalog.price_cards import read_card, write_card
-from apps.catalog.price_preview import cost_lines
-from apps.catalog.scheduled_prices import find_waiting
+from apps.catalog.price_history import find_waiting
 from apps.kernel.money import plain
-from apps.kernel.pages.admin import PlainDecimalField
+from apps.kernel.pages.admin import PlainDecimalField, usd
+from apps.kernel.prices import TOKEN_PRICES, PriceCard
+
+# Tokens of the requests whose cost is shown: a usual one, and one that reaches the tiers of long prompts.
+USUAL: Final = 10_000
+LONG: Final = 300_000
+ANSWER: Final = 1_000
+_PRICED_TOKENS: Final = Decimal(1_000_000)
+
+
+def cost_lines(before: PriceCard | None, after: PriceCard) -> list[str]:
+    """Return lines with the cost of a usual request before and after, and of a long one if prices depend on length.
+
+    `before` is None for an offer that is not served yet.
+    """
+    has_tiers = bool(after.tiers or (before is not None and before.tiers))
+    return [
+        f"A request with {size:,} tokens of prompt and {ANSWER:,} of answer: "
+        f"{'not served' if before is None else f'{usd(_cost(before, size))} USD'} → {usd(_cost(after, size))} USD"
+        for size in (USUAL, *((LONG,) if has_tiers else ()))
+    ]
+
+
+def _cost(card: PriceCard, prompt: int) -> Decimal:
+    reached = [tier for tier in card.tiers if prompt > tier.above_input_tokens]
+    tier = max(reached, key=lambda one: one.above_input_tokens, default=None)
+
+    def price(name: str) -> Decimal:
+        own = getattr(tier, name, None) if tier is not None else None
+        return own if own is not None else getattr(card, name) or Decimal(0)
+
+    return (price("input") * prompt + price("output") * ANSWER) / _PRICED_TOKENS
+
 
 if TYPE_CHECKING:
     from django.forms import TextInput
@@ -99,12 +131,16 @@ class MappingForm(_Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         stated, overrides = self.instance.prices or {}, self.instance.price_overrides or {}
+        factor = self._find_factor()
         for name, unit in UNITS.items():
             field = self.fields.get(f"override_{name}")
             if field is None:
                 continue
             own = stated.get(name)
             field.help_text = f"{unit}. {f'File: {own}.' if own is not None else 'Not in the file.'}"
+            if factor is not None and own is not None and name in TOKEN_PRICES:
+                billed = plain(Decimal(str(own)) * factor)
+                field.help_text += f" Billed at the provider's address: {billed}; a price set here is billed as it is."
             if overrides.get(name) is not None:
                 self.initial.setdefault(f"override_{name}", Decimal(str(overrides[name])))
         if (field := self.fields.get(TABLES_FIELD)) is not None:
@@ -115,6 +151,15 @@ class MappingForm(_Form):
             )
             set_here = {name: overrides[name] for name in TABLES if overrides.get(name) is not None}
             self.initial.setdefault(TABLES_FIELD, set_here or None)
+
+    def _find_factor(self) -> Decimal | None:
+        """Return the factor of the provider's address; None without one, and for a new row."""
+        if self.instance._state.adding:
+            return None
+        try:
+            return find_factor_of(self.instance.provider, self.instance.model_id, self.instance.facts)
+        except (ValueError, TypeError):
+            return None
 
     def clean(self) -> dict[str, Any]:
         """Combine and validate the overrides, and show a change before it is saved. Raises ValidationError."""
@@ -161,9 +206,8 @@ class MappingForm(_Form):
         data = cast(QueryDict, self.data).copy()
         data[self.add_prefix(SEEN_FIELD)] = seen
         self.data = data
-        stated, kept = self.instance.prices or {}, self.instance.price_overrides or {}
         try:
-            lines = cost_lines(read_card({**stated, **kept}), read_card({**stated, **overrides}))
+            lines = cost_lines(bill_offer(self.instance).card, bill_offer(self.instance, overrides).card)
         except (ValueError, TypeError) as error:
             lines = [f"Its cost cannot be shown: {error}"]
         when = "at once" if at is None else f"on {at:%Y-%m-%d at %H:%M} UTC"

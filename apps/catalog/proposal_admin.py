@@ -9,10 +9,10 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
-from apps.catalog import actions, price_history, scheduled_prices
+from apps.catalog import actions, price_history
+from apps.catalog.billed_prices import bill_prices, find_factor_of
 from apps.catalog.models import CatalogProposal, ModelProvider, PriceListReading, ScheduledPriceChange
-from apps.catalog.price_cards import read_card
-from apps.catalog.price_preview import cost_lines
+from apps.catalog.price_form import cost_lines
 from apps.kernel.pages.admin import RecordAdmin
 from apps.organizations.journal import audit
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
@@ -68,16 +68,19 @@ def preview(row: CatalogProposal) -> list[str]:
     """Return lines with the cost of a usual request before and after, and of a long one if prices depend on length."""
     if "prices" not in row.entry["offer"] and "tiers" not in row.entry["offer"]:
         return []
-    found = ModelProvider.objects.filter(provider=row.provider, model=row.model).first()
+    found = ModelProvider.objects.filter(provider=row.provider, model=row.model).select_related("provider").first()
     stated: Mapping[str, Any] = {} if found is None else found.prices
     overrides: Mapping[str, Any] = {} if found is None else found.price_overrides
     offer = row.entry["offer"]
     changed = {**stated, **offer.get("prices", {}), **({"tiers": offer["tiers"]} if "tiers" in offer else {})}
     try:
-        before, after = read_card({**stated, **overrides}), read_card({**changed, **overrides})
+        factor = None if found is None else find_factor_of(found.provider, found.model_id, found.facts)
+        before, after = (bill_prices(one, overrides, factor).card for one in (stated, changed))
     except (ValueError, TypeError) as error:
         return [f"Its cost cannot be shown: {error}"]
     lines = cost_lines(None if found is None else before, after)
+    if factor is not None:
+        lines.append(f"These costs include the factor {factor} that the provider's address has on prices of tokens.")
     if overrides:
         lines.append("An operator's price overrides hold for this offer and win over the proposal.")
     return lines
@@ -202,7 +205,7 @@ class WithdrawQuestion(ButtonQuestion):
 )
 def withdraw(page: Any, row: ScheduledPriceChange, fields: Mapping[str, Any]) -> Done:
     """Withdraw a scheduled price change."""
-    scheduled_prices.withdraw(row, _operator())
+    price_history.withdraw(row, _operator())
     return Done(f"{row} is withdrawn")
 
 

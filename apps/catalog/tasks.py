@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from apps.catalog import metrics, scheduled_prices
+from apps.catalog import metrics, price_history
 from apps.catalog.actions import read_lists
 
 log = structlog.get_logger(__name__)
@@ -22,5 +22,5 @@ def propose() -> None:
 @shared_task(name="catalog.apply_scheduled_prices", time_limit=600)
 def apply_scheduled_prices() -> None:
     """Apply operators' price changes whose time has come. An interrupted run is completed by the next."""
-    if applied := scheduled_prices.apply_due():
+    if applied := price_history.apply_due():
         log.info("catalog.scheduled_prices_applied", count=applied)

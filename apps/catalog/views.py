@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from apps.catalog import catalog_cache
 from apps.catalog.client_listings import build_model_info, read_page
 from apps.catalog.model_listing import build_entry, build_listing, list_of
-from apps.catalog.offers import Catalog, CatalogModel, Offer
+from apps.catalog.offers import Catalog, CatalogModel, Reach
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.middleware import accepts_gzip, gzipped
@@ -33,16 +33,11 @@ class OwnListing:
     read: Callable[[], Sequence[CatalogModel]] = field(compare=False)
 
     def find(self, model_id: str) -> CatalogModel | None:
-        """Return a model by its id, None if there is none; Ollama's names may be without the tag `latest`."""
-        return next((model for model in self.read() if model.id in (model_id, f"{model_id}:latest")), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """The offers that a caller can call; those of one version are the same."""
-
-    version: Hashable
-    allows: Callable[[Offer], bool] = field(compare=False)
+        """Return a model by one of its names, None if there is none; Ollama's may be without the tag `latest`."""
+        wanted = (model_id, f"{model_id}:latest")
+        return next(
+            (one for one in self.read() if one.id in wanted or any(name in wanted for name in one.aliases)), None
+        )
 
 
 @require_safe
@@ -53,15 +48,17 @@ def list_models(
 ) -> HttpResponse:
     """List all models, an organization's own first.
 
-    Query: `include_deactivated`, `exclude_deprecated`, and `callable`: only the models that `find_reach` returns.
+    Query: `include_deactivated`, `exclude_deprecated`, `callable`: only the models that `find_reach` returns, and
+    `reasons`: with why the others cannot be called.
     """
     flags = _flag(request, "include_deactivated"), _flag(request, "exclude_deprecated")
-    is_narrow = _flag(request, "callable")
-    if is_narrow and flags[0]:
-        raise InvalidRequest("callable and include_deactivated cannot both be true", param="include_deactivated")
+    is_narrow, is_explained = _flag(request, "callable"), _flag(request, "reasons")
+    for name, is_set in (("callable", is_narrow), ("reasons", is_explained)):
+        if is_set and flags[0]:
+            raise InvalidRequest(f"{name} and include_deactivated cannot both be true", param="include_deactivated")
     catalog, today = catalog_cache.current(), _today()
-    if is_narrow and find_reach is not None:
-        listing = _reachable_listing(own, find_reach(catalog), catalog, today, flags[1])
+    if (is_narrow or is_explained) and find_reach is not None:
+        listing = _reachable_listing(own, find_reach(catalog), catalog, today, flags[1], is_narrow, is_explained)
     else:
         listing = _listing(catalog, today, *flags) if own is None else _listing_with_own(own, catalog, today, *flags)
     if "anthropic-version" in request.headers:
@@ -117,16 +114,29 @@ def _listing_with_own(
 
 @lru_cache(maxsize=8)
 def _reachable_listing(
-    own: OwnListing | None, reach: Reach, catalog: Catalog, today: date, exclude_deprecated: bool
+    own: OwnListing | None,
+    reach: Reach,
+    catalog: Catalog,
+    today: date,
+    exclude_deprecated: bool,
+    is_narrow: bool,
+    is_explained: bool,
 ) -> _Listing:
-    """Return the listing of what a caller can call, with an organization's own models first."""
+    """Return the listing of what a caller can call, or of all with the reasons, with an organization's own models
+    first."""
     models = () if own is None else own.read()
 
     def build() -> _Listing:
         others = build_listing(
-            catalog, today, include_deactivated=False, exclude_deprecated=exclude_deprecated, allows=reach.allows
+            catalog,
+            today,
+            include_deactivated=False,
+            exclude_deprecated=exclude_deprecated,
+            allows=reach.allows if is_narrow else None,
+            find_obstacle=reach.find_obstacle if is_explained else None,
         )["data"]
-        return _packed(list_of([*(build_entry(one, one.offers) for one in models), *others]))
+        mine = [build_entry(one, one.offers, (lambda _: "") if is_explained else None) for one in models]
+        return _packed(list_of([*mine, *others]))
 
     return offload(LARGE, build)
 

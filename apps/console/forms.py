@@ -13,11 +13,14 @@ from typing import Any, Final, TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.translation import gettext, override
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
+from apps.console.labels import ERRORS
 from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.pages.languages import gettext_lazy, translated, translated_sentence
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.errors import find_error
 from apps.kernel.rest.serializers import BooleanField, IntegerField
@@ -32,9 +35,8 @@ Result = TypeVar("Result")
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
 # The rules of `AUTH_PASSWORD_VALIDATORS` in one sentence.
-PASSWORD_RULES: Final = (
-    "At least 8 characters, not only digits, none that many people use, "  # noqa: S105 - a sentence about them
-    "and not much like your name or address."
+PASSWORD_RULES: Final = gettext_lazy(
+    "At least 8 characters, not only digits, none that many people use, and not much like your name or address."
 )
 # Query parameters without a field on the page; their errors are shown above it.
 _UNSEEN: Final = ("by", "cursor", "limit")
@@ -72,12 +74,18 @@ def refused(posted: QueryDict, error: ApiError) -> Form:
     """Return the submitted form with the error beside its field; secrets are left out."""
     values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
-        issues = [_placed(issue.path, issue.message, posted) for issue in error.issues]
+        issues = [_placed(issue.path, error_words(issue.message), posted) for issue in error.issues]
     else:
-        issues = [_placed(error.param or "", error.message, posted)]
+        issues = [_placed(error.param or "", error_words(error.message), posted)]
     errors = {path: message for path, message in reversed(issues) if path in posted and path not in _UNSEEN}
     others = [f"{path}: {message}" if path else message for path, message in issues if path not in errors]
     return Form(values, errors, "; ".join(others))
+
+
+def error_words(message: str) -> str:
+    """Return the message of an error in the language of the page; what has no translation stays in English."""
+    words = translated(message)
+    return words if words != message else translated_sentence(message, ERRORS)
 
 
 def read_form(
@@ -100,7 +108,7 @@ def read_form(
     emptied = [name for name in never_empty if name in request.POST and not request.POST[name].strip()]
     if emptied:
         raise InvalidFields([Issue(name, "Required") for name in emptied])
-    return _read(shape, body, "This form is not valid", about)
+    return _read(shape, body, gettext("This form is not valid"), about)
 
 
 def require_typed(request: HttpRequest, name: str, expected: str) -> None:
@@ -126,7 +134,7 @@ def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]
     """
     empty: Any = shape()
     said = {name: request.GET[name] for name in empty.fields if request.GET.get(name, "").strip()}
-    return _read(shape, {**said, **given}, "This address is not valid")
+    return _read(shape, {**said, **given}, gettext("This address is not valid"))
 
 
 def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
@@ -175,7 +183,10 @@ def once_key(request: HttpRequest, user: User) -> str:
 
 def _read(shape: Any, said: Mapping[str, Any], problem: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     serializer: Any = shape(data=said, context=dict(about or {}))
-    if not serializer.is_valid():
+    # In English, as the API has them: the page translates our sentences, not the framework's.
+    with override(settings.LANGUAGE_CODE):
+        is_valid = serializer.is_valid()
+    if not is_valid:
         raise find_error(ValidationError(serializer.errors)) or InvalidRequest(problem)
     return dict(serializer.validated_data)
 

@@ -35,9 +35,10 @@ class IntegrationPages(Generic[Row]):
     entry = ""
     # The path's parameter with the id of a row.
     parameter: str
-    # A row in messages, before its name; and its credentials.
-    noun: str
-    credentials = "credentials"
+    # Messages with the `name` of a row.
+    removed_words: str
+    on_words: str
+    off_words: str
 
     @property
     def row(self) -> str:
@@ -66,7 +67,7 @@ class IntegrationPages(Generic[Row]):
 
     def removed(self, row: Row) -> str:
         """Return the message after a row was removed."""
-        return f"The {self.noun} {row} was removed, and its {self.credentials} erased."
+        return self.removed_words.format(name=row)
 
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
         """Return what the list's template needs beside `form` and `rows`."""
@@ -89,7 +90,8 @@ class IntegrationPages(Generic[Row]):
         changed, form = attempt(request, lambda: self.kind.change(row, read_form(request, self.kind.changes)))
         if changed is None:
             return self.show(request, workspace, form)
-        messages.success(request, f"The {self.noun} {changed} is {cast(Any, changed).status} now.")
+        words = self.on_words if cast(Any, changed).status == "active" else self.off_words
+        messages.success(request, words.format(name=changed))
         return back_to(self.route, workspace)
 
     def remove(self, request: HttpRequest, workspace: Workspace, **names: str) -> HttpResponse:

@@ -16,49 +16,55 @@ from apps.catalog import catalog_cache
 from apps.catalog.model_listing import build_entry
 from apps.catalog.offers import Catalog, CatalogModel, Offer
 from apps.kernel.money import plain
+from apps.kernel.pages.languages import gettext_lazy
 
 # Features to filter by, with their labels, in display order.
 FEATURES: Final = {
-    "tools": "Tools",
-    "reasoning": "Reasoning",
-    "vision": "Vision",
-    "structured_outputs": "Structured outputs",
-    "json_output": "JSON mode",
-    "web_search": "Web search",
-    "prompt_cache": "Prompt cache",
-    "streaming": "Streaming",
+    "tools": gettext_lazy("Tools"),
+    "reasoning": gettext_lazy("Reasoning"),
+    "vision": gettext_lazy("Vision"),
+    "structured_outputs": gettext_lazy("Structured outputs"),
+    "json_output": gettext_lazy("JSON mode"),
+    "web_search": gettext_lazy("Web search"),
+    "prompt_cache": gettext_lazy("Prompt cache"),
+    "streaming": gettext_lazy("Streaming"),
 }
 # Modes of models, with their labels.
 MODES: Final = {
-    "chat": "Chat",
-    "image_generation": "Images",
-    "embedding": "Embeddings",
-    "rerank": "Reranking",
-    "audio_speech": "Speech",
-    "audio_transcription": "Transcription",
-    "moderation": "Moderation",
+    "chat": gettext_lazy("Chat"),
+    "image_generation": gettext_lazy("Images"),
+    "embedding": gettext_lazy("Embeddings"),
+    "rerank": gettext_lazy("Reranking"),
+    "audio_speech": gettext_lazy("Speech"),
+    "audio_transcription": gettext_lazy("Transcription"),
+    "moderation": gettext_lazy("Moderation"),
 }
-SORTS: Final = {"newest": "Newest", "name": "Name", "price": "Price, lowest first", "context": "Context, largest first"}
+SORTS: Final = {
+    "newest": gettext_lazy("Newest"),
+    "name": gettext_lazy("Name"),
+    "price": gettext_lazy("Price, lowest first"),
+    "context": gettext_lazy("Context, largest first"),
+}
 # Prices of a price card: label and unit.
 _PRICES: Final = {
-    "input": ("Input", "per million"),
-    "output": ("Output", "per million"),
-    "cached_input": ("Cached input", "per million"),
-    "cache_write": ("Cache write", "per million"),
-    "cache_write_1h": ("Cache write for an hour", "per million"),
-    "image_input": ("Picture input", "per million"),
-    "image_output": ("Picture output", "per million"),
-    "audio_input": ("Sound input", "per million"),
-    "audio_output": ("Sound output", "per million"),
-    "cached_audio": ("Cached sound", "per million"),
-    "cached_image": ("Cached pictures", "per million"),
-    "image": ("Picture", "each"),
-    "request": ("Request", "each"),
-    "web_search": ("Web search", "each"),
-    "grounded_request": ("Request with web search", "each"),
-    "characters": ("Characters", "per million"),
-    "audio_minute": ("Sound", "per minute"),
-    "search_unit": ("Search unit", "each"),
+    "input": (gettext_lazy("Input"), gettext_lazy("per million")),
+    "output": (gettext_lazy("Output"), gettext_lazy("per million")),
+    "cached_input": (gettext_lazy("Cached input"), gettext_lazy("per million")),
+    "cache_write": (gettext_lazy("Cache write"), gettext_lazy("per million")),
+    "cache_write_1h": (gettext_lazy("Cache write for an hour"), gettext_lazy("per million")),
+    "image_input": (gettext_lazy("Picture input"), gettext_lazy("per million")),
+    "image_output": (gettext_lazy("Picture output"), gettext_lazy("per million")),
+    "audio_input": (gettext_lazy("Sound input"), gettext_lazy("per million")),
+    "audio_output": (gettext_lazy("Sound output"), gettext_lazy("per million")),
+    "cached_audio": (gettext_lazy("Cached sound"), gettext_lazy("per million")),
+    "cached_image": (gettext_lazy("Cached pictures"), gettext_lazy("per million")),
+    "image": (gettext_lazy("Picture"), gettext_lazy("each")),
+    "request": (gettext_lazy("Request"), gettext_lazy("each")),
+    "web_search": (gettext_lazy("Web search"), gettext_lazy("each")),
+    "grounded_request": (gettext_lazy("Request with web search"), gettext_lazy("each")),
+    "characters": (gettext_lazy("Characters"), gettext_lazy("per million")),
+    "audio_minute": (gettext_lazy("Sound"), gettext_lazy("per minute")),
+    "search_unit": (gettext_lazy("Search unit"), gettext_lazy("each")),
 }
 _MAX_WORDS = 12
 _NEVER_LAST = 10**9
@@ -68,7 +74,7 @@ _NEVER_LAST = 10**9
 class ModelCard:
     """A model as pages show it. Prices are the cheapest provider's in USD per million tokens, None without a price.
 
-    `pieces` are prices for units other than tokens, as text.
+    `piece_prices` are prices for units other than tokens, with their units.
     """
 
     model: CatalogModel
@@ -76,7 +82,7 @@ class ModelCard:
     description: str
     input_price: Decimal | None
     output_price: Decimal | None
-    pieces: tuple[str, ...]
+    piece_prices: tuple[tuple[Decimal, str], ...]
     is_free: bool
     context_length: int | None
     max_output: int | None
@@ -91,6 +97,11 @@ class ModelCard:
         return MODES.get(self.model.mode, self.model.mode)
 
     @property
+    def pieces(self) -> tuple[str, ...]:
+        """The prices for units other than tokens, as text."""
+        return tuple(f"${plain(price)} {unit}" for price, unit in self.piece_prices)
+
+    @property
     def is_pretended(self) -> bool:
         """Whether the model exists only for development."""
         return all(offer.provider.facts.get("development_only") for offer in self.offers)
@@ -99,6 +110,11 @@ class ModelCard:
     def feature_words(self) -> list[str]:
         """Labels of the features, without streaming, which nearly every model has."""
         return [FEATURES[name] for name in self.features if name != "streaming"]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the model, in words."""
+        return MODES.get(self.model.mode, self.model.mode)
 
     @property
     def providers(self) -> list[str]:
@@ -184,7 +200,7 @@ def _card_of(model: CatalogModel, offers: tuple[Offer, ...]) -> ModelCard:
         description=entry["description"],
         input_price=prompt if has_tokens else None,
         output_price=completion if has_output else None,
-        pieces=() if has_tokens else _pieces_of(offers),
+        piece_prices=() if has_tokens else _pieces_of(offers),
         is_free=entry["free"],
         context_length=entry["context_length"] or None,
         max_output=entry["top_provider"]["max_completion_tokens"],
@@ -195,9 +211,9 @@ def _card_of(model: CatalogModel, offers: tuple[Offer, ...]) -> ModelCard:
     )
 
 
-def _pieces_of(offers: Sequence[Offer]) -> tuple[str, ...]:
+def _pieces_of(offers: Sequence[Offer]) -> tuple[tuple[Decimal, str], ...]:
     rows = price_rows(min(offers, key=_sum_of))
-    return tuple(f"${plain(price)} {words}" for _, price, words in rows if price)[:2]
+    return tuple((price, unit) for _, price, unit in rows if price)[:2]
 
 
 def _efforts_of(offers: Sequence[Offer]) -> tuple[str, ...]:

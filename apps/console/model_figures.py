@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from django.db import DatabaseError
+from django.utils.translation import gettext
 
 from apps.catalog.models import PriceChange
 from apps.catalog.offers import Offer
@@ -18,7 +19,7 @@ from apps.console.model_cards import ModelCard
 from apps.kernel.money import ZERO
 from apps.kernel.postgres import replica
 from apps.logs.performance import Performance, ProviderPerformance, read_performance
-from apps.logs.traffic_report import TrafficWindow
+from apps.logs.traffic import TrafficWindow
 from apps.logs.usage import ModelUsage
 
 # Price changes that a page shows, and how far back.
@@ -97,7 +98,7 @@ def _style(uptime: float | None) -> str:
 
 
 def _percent(uptime: float | None) -> str:
-    return "no calls" if uptime is None else f"{uptime * 100:.1f}%"
+    return gettext("no calls") if uptime is None else f"{uptime * 100:.1f}%"
 
 
 def _calls(one: Performance) -> int:
@@ -294,6 +295,6 @@ def usage_by_day(rows: Iterable[ModelUsage], names: Mapping[str, str]) -> dict[A
     """Return the cost of each provider by day, for a chart."""
     by_day: defaultdict[Any, dict[str, Decimal]] = defaultdict(dict)
     for row in rows:
-        name = names.get(row.provider, row.provider) or "no provider"
+        name = names.get(row.provider, row.provider) or gettext("no provider")
         by_day[row.date][name] = by_day[row.date].get(name, ZERO) + row.cost
     return dict(by_day)

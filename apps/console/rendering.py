@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from apps.alerts.access import MAX_COUNTED, reader_of, unread
 from apps.console.workspace import Workspace
+from apps.kernel.pages.languages import gettext_lazy
 from apps.organizations.models import Role
 
 
@@ -24,39 +25,45 @@ class PageLink(NamedTuple):
 
 # Grouped, in display order.
 NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
-    ("", (PageLink("Overview", "overview"), PageLink("Playground", "playground"))),
+    ("", (PageLink(gettext_lazy("Overview"), "overview"), PageLink(gettext_lazy("Playground"), "playground"))),
     (
-        "Monitor",
+        gettext_lazy("Monitor"),
         (
-            PageLink("Logs", "logs"),
-            PageLink("Sessions", "sessions"),
-            PageLink("Refused requests", "refusals"),
-            PageLink("Usage", "usage"),
-            PageLink("Log sinks", "log_sinks", Role.ADMIN),
-            PageLink("Alerts", "alerts", Role.ADMIN),
+            PageLink(gettext_lazy("Logs"), "logs"),
+            PageLink(gettext_lazy("Sessions"), "sessions"),
+            PageLink(gettext_lazy("Refused requests"), "refusals"),
+            PageLink(gettext_lazy("Usage"), "usage"),
+            PageLink(gettext_lazy("Log sinks"), "log_sinks", Role.ADMIN),
+            PageLink(gettext_lazy("Alerts"), "alerts", Role.ADMIN),
         ),
     ),
     (
-        "Access",
+        gettext_lazy("Access"),
         (
-            PageLink("API keys", "keys"),
-            PageLink("Programs", "programs"),
-            PageLink("Projects", "projects"),
-            PageLink("Provider keys", "provider_keys", Role.ADMIN),
-            PageLink("MCP servers", "mcp_servers", Role.ADMIN),
-            PageLink("Service accounts", "service_accounts", Role.ADMIN),
-            PageLink("Management keys", "management_keys", Role.ADMIN),
+            PageLink(gettext_lazy("API keys"), "keys"),
+            PageLink(gettext_lazy("Programs"), "programs"),
+            PageLink(gettext_lazy("Projects"), "projects"),
+            PageLink(gettext_lazy("Provider keys"), "provider_keys", Role.ADMIN),
+            PageLink(gettext_lazy("MCP servers"), "mcp_servers", Role.ADMIN),
+            PageLink(gettext_lazy("Service accounts"), "service_accounts", Role.ADMIN),
+            PageLink(gettext_lazy("Management keys"), "management_keys", Role.ADMIN),
         ),
     ),
-    ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),
     (
-        "Organization",
+        gettext_lazy("Safety"),
         (
-            PageLink("Members", "members"),
-            PageLink("Teams", "teams"),
-            PageLink("Limits", "limits", Role.ADMIN),
-            PageLink("Billing", "billing", Role.ADMIN),
-            PageLink("Settings", "organization_settings", Role.ADMIN),
+            PageLink(gettext_lazy("Guardrails"), "guardrails", Role.ADMIN),
+            PageLink(gettext_lazy("Audit log"), "audit", Role.ADMIN),
+        ),
+    ),
+    (
+        gettext_lazy("Organization"),
+        (
+            PageLink(gettext_lazy("Members"), "members"),
+            PageLink(gettext_lazy("Teams"), "teams"),
+            PageLink(gettext_lazy("Limits"), "limits", Role.ADMIN),
+            PageLink(gettext_lazy("Billing"), "billing", Role.ADMIN),
+            PageLink(gettext_lazy("Settings"), "organization_settings", Role.ADMIN),
         ),
     ),
 )

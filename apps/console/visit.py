@@ -18,10 +18,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods
 
 from apps.console.browser_session import BrowserSession, find_browser_session
 from apps.console.workspace import Workspace, open_workspace
+from apps.kernel.pages.languages import page_language
+from apps.organizations.accounts.account_actions import note_language
 from apps.organizations.journal import audit
 from apps.organizations.models import Role
 
@@ -56,7 +59,7 @@ def public_page(*methods: str) -> Callable[[_PublicView], _View]:
         def serve(request: HttpRequest, **names: Any) -> HttpResponseBase:
             if not opens and request.method in {"GET", "HEAD"}:
                 return HttpResponseRedirect(nearest_page(request.path))
-            with audit.acting():
+            with audit.acting(), page_language(request):
                 response = view(request, **names)
             response.headers.setdefault("Content-Security-Policy", POLICY)
             # The page is for this visitor and must not stay in a shared browser's cache.
@@ -83,7 +86,9 @@ def signed_in_page(*methods: str) -> Callable[[_SignedInView], _View]:
             if visitor is None:
                 return lead_to_sign_in(request)
             audit.act_as(visitor.user)
-            return view(request, visitor, **names)
+            with page_language(request, visitor.user.language):
+                note_language(visitor.user)
+                return view(request, visitor, **names)
 
         return serve
 
@@ -130,7 +135,9 @@ def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
         # A submitted form is not sent again.
         here = request.path
         if "HX-Request" not in request.headers:
-            messages.warning(request, "Your session has ended. Sign in, and send the form again: it was not saved.")
+            messages.warning(
+                request, gettext("Your session has ended. Sign in, and send the form again: it was not saved.")
+            )
     # A truncated query could mean something else.
     here = here if len(here) <= MAX_NEXT else request.path[:MAX_NEXT]
     target = f"{reverse('console:sign_in')}?{urlencode({NEXT: here})}"

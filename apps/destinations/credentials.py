@@ -1,4 +1,4 @@
-"""Credentials of destinations: the base of their types, the one that is common, and their encryption.
+"""Credentials of destinations: the base of their types, the one that is common, its field in the API, and encryption.
 
 They never appear in logs or exceptions.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import msgspec
+from rest_framework import serializers
 
 from apps.destinations.exchange import DeliveryFailed
+from apps.kernel.rest.serializers import TextField
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.secrets.webhook_signature import secret_key
 
@@ -78,3 +80,25 @@ def credentials_to_send(encrypted: bytes | memoryview, credentials_type: Any) ->
 def sealed_columns(credentials: Any) -> dict[str, Any]:
     """Return the columns of a destination that hold its credentials."""
     return {"encrypted_credentials": encrypt_credentials(credentials), "masked_credentials": credentials.masked}
+
+
+# Characters of a credential.
+MAX_KEY = 200
+
+
+class WebhookSecretField(TextField):
+    """The signing secret of a webhook, as in Standard Webhooks (https://www.standardwebhooks.com); never required."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            max_length=MAX_KEY, required=False, help_text="For a webhook: whsec_ followed by 24 to 64 bytes in base64"
+        )
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the secret. Raises ValidationError."""
+        text = super().to_internal_value(data)
+        try:
+            secret_key(text)
+        except ValueError as error:
+            raise serializers.ValidationError("Must be whsec_ followed by 24 to 64 bytes in base64") from error
+        return text

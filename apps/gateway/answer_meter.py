@@ -21,7 +21,7 @@ from apps.billing.pricing import price_storage
 from apps.billing.reservations import ExtensionOutcome, Hold
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
-from apps.gateway.admission.offline_hold import OfflineHold
+from apps.gateway.admission.offline_accounts import OfflineHold
 from apps.gateway.admission.worst_case import SpendingAllowance, Tariff
 from apps.gateway.canonical.chat import DroppedField, asked_region, asked_service_tier
 from apps.gateway.canonical.events import (

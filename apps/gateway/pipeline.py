@@ -21,24 +21,23 @@ from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
 from apps.gateway.access.policy import Policy, find_current_policy, find_policy
 from apps.gateway.admission import admit
-from apps.gateway.admission.admit import AdmissionGrant, ProviderLimitReached
+from apps.gateway.admission.admit import AdmissionGrant, ProviderLimitReached, RerouteLimitReached
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat, DroppedField, Text
-from apps.gateway.canonical.events import Failed, Summary, TextDelta
-from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.canonical.events import Failed, ReplyBuilder, Summary, TextDelta
 from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.client.http_request import ROUTE as GUARD_ROUTE
 from apps.gateway.client.http_request import ClientRequest, GuardModelCall, read_cdn_loop
 from apps.gateway.dialects import client_dialect_of
-from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.restoration import AnswerRestoration, restore_prompts
 from apps.gateway.guard.tool_call_watch import ToolCallWatch, is_checked
+from apps.gateway.metrics import RouteName
 from apps.gateway.recorder import AnswerTranscript, Recorder
-from apps.gateway.response_cache import CacheEntry, find_cache_entry
+from apps.gateway.response_cache import CacheEntry, find_cache_entry, find_embedding_entry
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
@@ -63,12 +62,15 @@ from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.limits.applied import MAX_APPLYING, Answerer, AppliedLimits, PolicyLimits
+from apps.limits.plan_limits import MAX_PLAN_LIMITS
 from apps.logs.entry import Entry
 
 # The kinds of parts of a chat that names no file.
 _TEXT = frozenset({Text})
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
+# Models that are tried instead of the requested one, and the kinds of requests that another model may answer.
+_MAX_REROUTES, _REROUTED_TASKS = 8, frozenset({"chat", "completions"})
 
 
 class _Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +89,11 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool
     # The limits that count the request; None without any.
     limits: AppliedLimits | None
+    # The name of the limit beyond which another model than the requested one answers.
+    rerouted_by: str | None = None
 
 
-def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
+def open_chat(call: ClientRequest, route: RouteName, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
     """Return an admitted request, ready to run. Raises ApiError; then nothing is reserved any more, and nothing was
     recorded unless the request had been admitted (a guardrail blocked it, or a defect broke it)."""
     started_at = time.monotonic()
@@ -106,7 +110,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
 
 def _open(
     call: ClientRequest,
-    route: str,
+    route: RouteName,
     token: str,
     read_request: Callable[[bytes], Chat],
     started_at: float,
@@ -122,7 +126,10 @@ def _open(
         policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
     profile = offload(len(body), profile_request, call, chat)
     hedge = read_hedge(call, by_default=policy.hedging)
-    admission = _admit(call, route, token, policy, chat, profile, hedge)
+    try:
+        admission = _admit(call, route, token, policy, chat, profile, hedge)
+    except RerouteLimitReached as reached:
+        admission = _reroute(call, route, token, policy, chat, profile, hedge, reached)
     policy, ranking, worst = admission.policy, admission.ranking, admission.worst
     allowance = allowance_of(chat, worst, admission.granted.hold, policy.retention)
     if trace is not None:
@@ -145,6 +152,7 @@ def _open(
         hold_answer=body_hold.reserve_for_answer,
         changed_fields=admission.dropped_fields,
         trace=trace,
+        rerouted_by=admission.rerouted_by,
     )
     meter = AnswerMeter(
         attempts=attempts,
@@ -252,8 +260,8 @@ def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Polic
                 limits=_find_limits(call, policy.limits, chat, preferred.eligible, new_id()),
             ):
                 return policy
-        except ProviderLimitReached:
-            # Another provider may answer: admission decides.
+        except (ProviderLimitReached, RerouteLimitReached):
+            # Another provider or model may answer: admission decides.
             return policy
         policy = _find_policy(call, token)
     raise _changing()
@@ -326,30 +334,36 @@ def _build_recorder(
 
 def _admit(
     call: ClientRequest,
-    route: str,
+    route: RouteName,
     token: str,
     policy: Policy,
     chat: Chat,
     profile: RequestProfile,
     hedge: Hedge | None,
+    rerouted: Chat | None = None,
 ) -> _Admission:
     """Rank the providers and reserve the worst case under the current policy and catalog: when either has changed since
-    it was read, it is read again. Raises ApiError."""
+    it was read, it is read again.
+
+    `rerouted` is the chat with the model that answers instead of the requested one. Raises ApiError,
+    RerouteLimitReached.
+    """
+    asked = rerouted or chat
     identifier, strict = call.log_id or new_id(), call.is_header_true("x-strict")
     no_fallback = call.is_header_true("x-no-fallback")
     limited = [] if policy.limits is None else policy.limits.used_up_at((identifier.int >> 80) / 1000)
-    for _ in range(_MAX_READINGS + MAX_APPLYING):
+    for _ in range(_MAX_READINGS + MAX_APPLYING + MAX_PLAN_LIMITS):
         catalog = catalog_cache.current()
-        resolved = preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
+        resolved = preferred = _resolve(policy, catalog, token, asked, profile.prompt_tokens)
         if resolved is None or preferred is None:
             policy = _find_policy(call, token)
             continue
-        is_bound = preferences.is_bound(resolved, chat, no_fallback=no_fallback)
+        is_bound = preferences.is_bound(resolved, asked, no_fallback=no_fallback)
         if limited and not is_bound:
             preferred = preferences.leave_out(resolved, partial(is_limited, limited))
         ranking, dropped_fields = preferences.choose_order(
             preferred,
-            chat,
+            asked,
             profile,
             CIRCUIT_BREAKERS.stats,
             strict=strict,
@@ -360,7 +374,7 @@ def _admit(
         if call.batch_exchange is not None:
             ranking = exchange_of(call.batch_exchange).direct(ranking, chat)
         first, named = ranking.candidates[0], resolved.requested_provider
-        worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
+        worst = estimate_worst_case(asked, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
         candidates = ranking.candidates if is_bound else preferred.eligible
@@ -383,6 +397,10 @@ def _admit(
             except ProviderLimitReached as reached:
                 limited = [*limited, reached.limit.rule]
                 continue
+            except RerouteLimitReached as reached:
+                if is_bound or no_fallback or not _may_be_rerouted(call, chat):
+                    raise reached.refusal from None
+                raise
         if granted is not None:
             return _Admission(
                 policy=policy,
@@ -397,6 +415,47 @@ def _admit(
             )
         policy = _find_policy(call, token)
     raise _changing()
+
+
+def _may_be_rerouted(call: ClientRequest, chat: Chat) -> bool:
+    """Return whether another model may answer: a chat, which is no guard's question and no line of a provider's batch.
+
+    Vectors, images and voices of another model are not what its client can use.
+    """
+    return chat.task in _REROUTED_TASKS and call.batch_exchange is None and not call.is_guard_model_call
+
+
+def _reroute(
+    call: ClientRequest,
+    route: RouteName,
+    token: str,
+    policy: Policy,
+    chat: Chat,
+    profile: RequestProfile,
+    hedge: Hedge | None,
+    reached: RerouteLimitReached,
+) -> _Admission:
+    """Admit a request with the first model of a used-up limit's list that can answer it and whose own limits cover it.
+
+    Where another limit that reroutes does not cover one of these, its models follow. Raises the first limit's refusal
+    where there is none.
+    """
+    names, limit, wishes = list(reached.limit.rule.reroutes_to), reached.limit.rule.name, chat.preferences
+    for name in names:
+        asked = replace(chat, model=name, preferences=None if wishes is None else replace(wishes, models=()))
+        try:
+            admission = _admit(call, route, token, policy, chat, profile, hedge, asked)
+        except RerouteLimitReached as other:
+            more = [one for one in other.limit.rule.reroutes_to if one not in names]
+            names += more[: _MAX_REROUTES - len(names)]
+        except ApiError:
+            # The model is unknown, not allowed, too small, or beyond a limit of its own.
+            continue
+        else:
+            explanation = {**admission.ranking.explanation, "rerouted": {"limit": limit, "model": name}}
+            ranking = replace(admission.ranking, explanation=explanation)
+            return replace(admission, ranking=ranking, rerouted_by=limit)
+    raise reached.refusal from None
 
 
 def _find_limits(

@@ -23,8 +23,16 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import USUAL_TIER, Chat, DroppedField
-from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
-from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.canonical.events import (
+    AudioBytes,
+    Event,
+    Finished,
+    Reply,
+    ReplyBuilder,
+    Started,
+    Summary,
+    ToolCallStarted,
+)
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.tool_call_watch import ToolCallWatch
 from apps.gateway.metrics import record_request_metrics

@@ -129,7 +129,12 @@ def _json_tokens(value: object) -> int:
 def _read_tokens(text: str) -> int:
     """Return about how many tokens a whole text is that a model reads; one without blanks is not like others."""
     length = len(text)
-    if length < _SHORTEST_DENSE or not text.isascii() or (text.count(" ") + text.count("\n")) * _DENSE >= length:
+    if length < _SHORTEST_DENSE or not text.isascii():
+        return estimate_tokens(text)
+    # Nearly always the first eighth has blanks enough for all of it; to count all of them takes eight times as long.
+    if text.count(" ", 0, length // 8) * _DENSE >= length:
+        return estimate_tokens(text)
+    if (text.count(" ") + text.count("\n")) * _DENSE >= length:
         return estimate_tokens(text)
     return -(-length // 3)
 

@@ -17,8 +17,11 @@ import structlog
 from django.db import DatabaseError
 
 from apps.gateway.settlement import worker_lease
-from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded, may_any_organization_be_guarded
-from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
+from apps.guardrails.configuration.compiled_cache import (
+    is_any_organization_guarded,
+    may_any_organization_be_guarded,
+    warm_up_rules_once,
+)
 from apps.guardrails.rule_thread import on_rule_thread
 from apps.kernel.postgres import database
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.guardrails.models import CustomRule
 from apps.kernel.errors import Forbidden
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.access import access_organization
 from apps.organizations.models import Organization, Role, User
 from apps.organizations.plans import limits_of

@@ -12,8 +12,9 @@ import msgspec
 from django.db import transaction
 
 from apps.guardrails.access import NO_RULE
-from apps.guardrails.configuration.config_validation import find_rule_issues, merge_system_rules
-from apps.guardrails.configuration.custom_rule_validation import (
+from apps.guardrails.configuration.config_validation import (
+    find_rule_issues,
+    merge_system_rules,
     require_capacity,
     validate_action,
     validate_config,
@@ -26,7 +27,7 @@ from apps.guardrails.outside import outside_types
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.postgres.rows import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.keys.ssrf_guard import check_url_field

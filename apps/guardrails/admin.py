@@ -15,9 +15,15 @@ from django.template.response import TemplateResponse
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from apps.guardrails import actions
-from apps.guardrails.config_form import GuardrailConfigForm, config_form, rule_fields
+from apps.guardrails.admin_forms import (
+    MEMBERS,
+    SHOWN_WHEN,
+    CustomRuleForm,
+    GuardrailConfigForm,
+    config_form,
+    rule_fields,
+)
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
-from apps.guardrails.rule_form import MEMBERS, SHOWN_WHEN, CustomRuleForm
 from apps.guardrails.trial import TrialResult, try_guardrails
 from apps.kernel.errors import ApiError
 from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin
@@ -228,7 +234,7 @@ class ViolationAdmin(LongTableAdmin):
         "model": "The requested model.",
         "log_id": "The id of the request in the request log.",
         "action_taken": "Observed: the rule would have acted, and only observes.",
-        "rule_id": "A custom rule's id, or system:<name>.",
+        "rule_id": "A custom rule's id, or system:NAME.",
         "content_hash": "Tells equal content apart from other content, without showing it.",
     }
 

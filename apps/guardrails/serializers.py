@@ -15,7 +15,7 @@ from apps.guardrails.configuration.config_validation import (
 )
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation, default_system_rules
-from apps.guardrails.search import CURSOR_PATTERN, ViolationCursor, ViolationFilters
+from apps.guardrails.stored_violations import CURSOR_PATTERN, ViolationCursor, ViolationFilters
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (

@@ -17,7 +17,6 @@ from apps.guardrails.access import access_custom_rule, access_guarded
 from apps.guardrails.configuration.load_config import list_custom_rules
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.rule_thread import loaded_rules
-from apps.guardrails.search import ENFORCED_ACTIONS, ViolationCursor, count_since, find_page
 from apps.guardrails.serializers import (
     CustomRuleChangesShape,
     CustomRuleShape,
@@ -32,8 +31,9 @@ from apps.guardrails.serializers import (
     ViolationsQuery,
     filters_of,
 )
+from apps.guardrails.stored_violations import ENFORCED_ACTIONS, ViolationCursor, count_since, find_page
 from apps.guardrails.trial import try_guardrails
-from apps.kernel.rest.describe import PaginationShape, described
+from apps.kernel.rest.endpoint import PaginationShape, described
 from apps.kernel.rest.pages import Page
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations.credentials.sessions import MemberEndpoint

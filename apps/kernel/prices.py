@@ -154,6 +154,12 @@ def multiply_tokens(card: _Card, factor: Decimal, cached_factor: Decimal | None 
     return msgspec.structs.replace(card, **changed)
 
 
+def multiply_all_tokens(card: PriceCard, factor: Decimal) -> PriceCard:
+    """Return the card with its token prices times a factor, those of all tiers of service too."""
+    tiers = {name: multiply_tokens(tier, factor) for name, tier in card.service_tiers.items()}
+    return msgspec.structs.replace(multiply_tokens(card, factor), service_tiers=tiers)
+
+
 def _at_least(long: PriceTier, tier: ServiceTier) -> PriceTier:
     higher = {
         name: max(price, own)

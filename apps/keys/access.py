@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from apps.kernel.errors import Forbidden
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations.access import (

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, Gone, InvalidRequest
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.postgres.rows import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.keys.access import NO_KEY, NO_RULE, check_team_change
+from apps.keys.iam import issues_of
 from apps.keys.models import ApiKey, IamRule
-from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
 from apps.organizations.access import access_organization, access_project, require_verified
 from apps.organizations.credentials.management_keys import is_program

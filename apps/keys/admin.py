@@ -20,10 +20,9 @@ from apps.kernel.pages.admin import LinesField, MadeElsewhereAdmin, PlainDecimal
 from apps.kernel.postgres import database
 from apps.keys import actions, provider_keys
 from apps.keys.access import PROVIDER_KEYS
-from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
+from apps.keys.iam import MAX_IDS, MCP_FIELD, MCP_SUBJECT, issues_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_ORIGINS, WRITTEN_AS, is_origin
-from apps.keys.rule_values import MAX_IDS, issues_of
 from apps.keys.secrets import quoted_key
 from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
 from apps.organizations.journal import audit
@@ -395,7 +394,7 @@ class ProviderKeyAdmin(IntegrationAdmin):
     help_texts = {
         "masked_token": "The last characters; the credential itself is stored encrypted and never shown.",
         "provider": "The catalog's id, or custom.",
-        "provider_name": "Name of a custom provider, as in custom:<name>/<model>.",
+        "provider_name": "Name of a custom provider, as in custom:NAME/MODEL.",
         "base_url": "Address of a custom provider.",
         "status": "Requests do not use an inactive key. Erase it with the button above.",
     }

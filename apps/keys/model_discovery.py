@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import gevent
@@ -25,8 +25,8 @@ from apps.kernel.secrets.redaction import redact
 from apps.keys.own_models import CAPABILITIES, MAX_CONTEXT, MAX_MODEL_NAME, MAX_MODELS
 from apps.keys.ssrf_guard import SafeAddress
 
-# Timeouts in seconds: to connect, between two bytes, of one answer, and of all answers of a server.
-TIMEOUT, TOTAL_TIMEOUT, PATIENCE = (5.0, 10.0), 15.0, 30.0
+# Seconds to connect.
+CONNECT_TIMEOUT: Final = 5.0
 # Bytes of an error that are read, and characters of it that are shown.
 MAX_READ, MAX_TOLD = 8_192, 300
 # Bytes and JSON of an answer: ten thousand models with all that servers say of them.
@@ -41,6 +41,18 @@ _SAYS_NOTHING: Final = frozenset({404, 405, 429})
 _CONTEXT_FIELDS: Final = ("max_model_len", "context_length", "context_window", "max_context_length")
 
 
+class Pace(NamedTuple):
+    """Seconds that a server may take: between two bytes, for one answer, and for all answers."""
+
+    between_bytes: float
+    answer: float
+    all_answers: float
+
+
+# A list of models is known at once.
+_PACE: Final = Pace(between_bytes=10.0, answer=15.0, all_answers=30.0)
+
+
 @dataclass(frozen=True, slots=True)
 class FoundModels:
     """The models that a server lists, as `found_models` stores them, and what it did not answer, for people."""
@@ -49,7 +61,7 @@ class FoundModels:
     problem: str = ""
 
 
-class _Unanswered(Exception):
+class Unanswered(Exception):
     """A server did not answer a question as it should; the message is for people."""
 
 
@@ -60,17 +72,17 @@ def find_models(address: SafeAddress, token: str, server: str) -> FoundModels:
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     with address.session() as session:
-        conversation = _Conversation(session, address.url, headers, token)
+        conversation = ServerConversation(session, address.url, headers, token)
         status, body = conversation.list_models()
         try:
             listed = _read_list(body) if status < 300 else []
             problem = "" if status < 300 else f"The server answered {status} instead of a list of models"
-        except _Unanswered as error:
+        except Unanswered as error:
             listed, problem = [], str(error)
         found = {entry["name"]: entry for entry in listed}
         try:
             SERVERS[server](conversation, found)
-        except _Unanswered as error:
+        except Unanswered as error:
             problem = problem or str(error)
     if len(found) > MAX_MODELS:
         problem = f"The server lists {len(found)} models; the first {MAX_MODELS} are kept"
@@ -79,15 +91,29 @@ def find_models(address: SafeAddress, token: str, server: str) -> FoundModels:
 
 def check_credential(session: requests.Session, base_url: str, headers: Mapping[str, str], token: str) -> None:
     """Test a credential by asking for the list of models. Raises InvalidRequest with the provider's error."""
-    _Conversation(session, base_url, headers, token).list_models()
+    ServerConversation(session, base_url, headers, token).list_models()
 
 
-class _Conversation:
-    """Questions to one server, which together take at most PATIENCE seconds."""
+def check_address(address: SafeAddress, token: str) -> None:
+    """Test a further address of an own server by asking for its models. Raises InvalidRequest with its error."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with address.session() as session:
+        check_credential(session, address.url, headers, token)
 
-    def __init__(self, session: requests.Session, base_url: str, headers: Mapping[str, str], token: str) -> None:
+
+class ServerConversation:
+    """Questions to one server, which take at most as long as its pace allows."""
+
+    def __init__(
+        self,
+        session: requests.Session,
+        base_url: str,
+        headers: Mapping[str, str],
+        token: str,
+        pace: Pace = _PACE,
+    ) -> None:
         self._session, self._base_url, self._headers, self._token = session, base_url, headers, token
-        self._ends = time.monotonic() + PATIENCE
+        self._pace, self._ends = pace, time.monotonic() + pace.all_answers
 
     def list_models(self) -> tuple[int, bytes]:
         """Return the answer to `GET /models`: its status, which is 2xx, 404, 405 or 429, and its body.
@@ -100,46 +126,57 @@ class _Conversation:
             raise _refused("the provider could not be reached") from error
         if status < 300 or status in _SAYS_NOTHING:
             return status, body
-        words = _words_of(body[:MAX_READ], self._token)
+        words = words_of(body, self._token)
         raise _refused(f"the provider answered {status}{f': {words}' if words else ''}")
 
     def read(self, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """Return the JSON at a path of the server itself, outside its OpenAI-compatible API. Raises _Unanswered."""
+        """Return the JSON at a path of the server itself, outside its OpenAI-compatible API. Raises Unanswered."""
         url = f"{self._base_url.removesuffix('/v1')}{path}"
         try:
             status, answer = self._ask("GET" if body is None else "POST", url, body)
         except (requests.RequestException, HTTPError) as error:
-            raise _Unanswered(f"The server does not answer at {path}") from error
+            raise Unanswered(f"The server does not answer at {path}") from error
         if status != 200:
-            raise _Unanswered(f"The server answered {status} at {path}")
-        return _decode(answer, path)
+            raise Unanswered(f"The server answered {status} at {path}")
+        return self.decode(answer, path)
 
-    def _ask(self, method: str, url: str, body: Mapping[str, str] | None = None) -> tuple[int, bytes]:
-        left = min(TOTAL_TIMEOUT, self._ends - time.monotonic())
+    def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+        """Return the status and body of an answer of its OpenAI-compatible API. Raises Unanswered."""
+        try:
+            return self._ask("POST", f"{self._base_url}{path}", body)
+        except (requests.RequestException, HTTPError) as error:
+            raise Unanswered(f"The server does not answer at {path}") from error
+
+    @staticmethod
+    def decode(body: bytes, path: str) -> Any:
+        """Return the JSON of an answer. Raises Unanswered for one that is too long or none."""
+        if len(body) > MAX_ANSWER:
+            raise Unanswered(f"The server's answer at {path} is longer than {MAX_ANSWER // 1024 // 1024} MB")
+        try:
+            return offload(len(body), decode_within, body, _BOUNDS)
+        except (OutOfBounds, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Unanswered(f"The server's answer at {path} cannot be read") from error
+
+    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        left = min(self._pace.answer, self._ends - time.monotonic())
+        timeout = (CONNECT_TIMEOUT, self._pace.between_bytes)
         if left <= 0:
             raise requests.Timeout
         with (
             gevent.Timeout(left, requests.Timeout()),
             self._session.request(
-                method, url, headers=self._headers, json=body, timeout=TIMEOUT, allow_redirects=False, stream=True
+                method, url, headers=self._headers, json=body, timeout=timeout, allow_redirects=False, stream=True
             ) as response,
         ):
             most = MAX_ANSWER + 1 if response.status_code < 300 else MAX_READ
             return response.status_code, response.raw.read(most, decode_content=True)
 
 
-def _decode(body: bytes, path: str) -> Any:
-    if len(body) > MAX_ANSWER:
-        raise _Unanswered(f"The server's answer at {path} is longer than {MAX_ANSWER // 1024 // 1024} MB")
-    try:
-        return offload(len(body), decode_within, body, _BOUNDS)
-    except (OutOfBounds, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Unanswered(f"The server's answer at {path} cannot be read") from error
-
-
 def _read_list(body: bytes) -> list[dict[str, Any]]:
-    """Return the models of an OpenAI-compatible list. Raises _Unanswered."""
-    return [entry for one in _members(_decode(body, "/models"), "data") if (entry := _entry_of(one, "id"))]
+    """Return the models of an OpenAI-compatible list. Raises Unanswered."""
+    return [
+        entry for one in _members(ServerConversation.decode(body, "/models"), "data") if (entry := _entry_of(one, "id"))
+    ]
 
 
 def _members(answer: Any, name: str) -> Iterable[dict[str, Any]]:
@@ -174,11 +211,11 @@ def _add_capabilities(entry: dict[str, Any], *stated: str) -> None:
 _Found = dict[str, dict[str, Any]]
 
 
-def _nothing_more(server: _Conversation, found: _Found) -> None:
+def _nothing_more(server: ServerConversation, found: _Found) -> None:
     """Ask nothing: the list says all that the server tells."""
 
 
-def _ask_ollama(server: _Conversation, found: _Found) -> None:
+def _ask_ollama(server: ServerConversation, found: _Found) -> None:
     """Add what Ollama says of each model: its context, which a Modelfile, `OLLAMA_CONTEXT_LENGTH` or memory
     lower, and capabilities."""
     for one in _members(server.read("/api/tags"), "models"):
@@ -210,7 +247,7 @@ def _parameter(lines: Any, name: str) -> int | None:
     return None
 
 
-def _ask_llama_cpp(server: _Conversation, found: _Found) -> None:
+def _ask_llama_cpp(server: ServerConversation, found: _Found) -> None:
     """Add the context of a slot, which `--ctx-size` and `--parallel` give: not what the model was trained for."""
     props = server.read("/props")
     if not isinstance(props, dict) or len(found) != 1:
@@ -221,7 +258,7 @@ def _ask_llama_cpp(server: _Conversation, found: _Found) -> None:
     _add_context(entry, settings.get("n_ctx") if isinstance(settings, dict) else None, props.get("n_ctx"))
 
 
-def _ask_lm_studio(server: _Conversation, found: _Found) -> None:
+def _ask_lm_studio(server: ServerConversation, found: _Found) -> None:
     """Add the context that a model is loaded with, else its largest one; and its type."""
     for one in _members(server.read("/api/v0/models"), "data"):
         name, kind, stated = one.get("id"), one.get("type"), one.get("capabilities")
@@ -236,7 +273,7 @@ def _ask_lm_studio(server: _Conversation, found: _Found) -> None:
             _add_capabilities(entry, *(name for name, is_there in abilities.items() if is_there))
 
 
-def _ask_tgi(server: _Conversation, found: _Found) -> None:
+def _ask_tgi(server: ServerConversation, found: _Found) -> None:
     """Add the context of the one model that Text Generation Inference serves."""
     info = server.read("/info")
     if not isinstance(info, dict):
@@ -248,7 +285,7 @@ def _ask_tgi(server: _Conversation, found: _Found) -> None:
 
 
 # By kind of server: the function that asks for more than the list of models.
-SERVERS: Final[Mapping[str, Callable[[_Conversation, _Found], None]]] = {
+SERVERS: Final[Mapping[str, Callable[[ServerConversation, _Found], None]]] = {
     "openai": _nothing_more,
     "vllm": _nothing_more,
     "sglang": _nothing_more,
@@ -272,18 +309,21 @@ def complete_url(base_url: str, server: str) -> str:
     return f"{address}/v1" if server != ANY_SERVER and is_bare else address
 
 
-def _words_of(body: bytes, token: str) -> str:
+def words_of(body: bytes, token: str) -> str:
     """Return an answer's error message without the credential, shortened for display."""
+    body = body[:MAX_READ]
     try:
         said: Any = json.loads(body)
-    except ValueError:
-        said = body.decode("utf-8", "replace")
-    if isinstance(said, dict):
-        said = said.get("error", said.get("message", ""))
-    if isinstance(said, dict):
-        said = said.get("message", "")
+        if isinstance(said, dict):
+            said = said.get("error", said.get("message", ""))
+        if isinstance(said, dict):
+            said = said.get("message", "")
+        words = str(said)
+    except (ValueError, RecursionError):
+        # No JSON, or brackets as deep as no message is.
+        words = body.decode("utf-8", "replace")
     # Redact first: truncating could leave half of the credential.
-    return " ".join(redact(str(said), [token]).split())[:MAX_TOLD]
+    return " ".join(redact(words, [token]).split())[:MAX_TOLD]
 
 
 def _refused(reason: str) -> InvalidRequest:

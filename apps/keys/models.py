@@ -132,11 +132,14 @@ class ProviderKey(PolicySource):
     provider = models.CharField(max_length=40)
     provider_name = models.CharField(max_length=40, blank=True)
     base_url = models.URLField(max_length=500, blank=True)
-    # Columns of a custom one: the kind of server (`model_discovery.SERVERS`), its models (`own_models`), when it was
-    # last asked for them, and what went wrong then.
+    # Columns of a custom one: the kind of server (`model_discovery.SERVERS`), its models, their use and its replicas
+    # (`own_models`), when it was last asked for models, and what went wrong then.
     server = models.CharField(max_length=16, default="openai", db_default="openai", editable=False)
     found_models = models.JSONField(default=list, db_default=[], editable=False, blank=True)
     model_settings = models.JSONField(default=dict, db_default={}, editable=False, blank=True)
+    model_probes = models.JSONField(default=dict, db_default={}, editable=False, blank=True)
+    observed_use = models.JSONField(default=dict, db_default={}, editable=False, blank=True)
+    replicas = models.JSONField(default=list, db_default=[], editable=False, blank=True)
     models_asked_at = models.DateTimeField(null=True, editable=False)
     models_problem = models.CharField(max_length=300, default="", db_default="", editable=False, blank=True)
     encrypted_token = models.BinaryField(editable=False)

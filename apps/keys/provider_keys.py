@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from importlib import import_module
 from typing import Any, Protocol
 from uuid import UUID
 
 import requests
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Func, IntegerField, Sum, Window
 from django.db.models.functions import RowNumber
@@ -29,9 +29,27 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import camel
 from apps.kernel.secrets.encryption import Rotated
 from apps.keys.access import PROVIDER_KEYS
-from apps.keys.model_discovery import ANY_SERVER, FoundModels, check_credential, complete_url, find_models
+from apps.keys.model_discovery import (
+    ANY_SERVER,
+    FoundModels,
+    check_address,
+    check_credential,
+    complete_url,
+    find_models,
+)
+from apps.keys.model_probe import probe_model, stored
 from apps.keys.models import ProviderKey
-from apps.keys.own_models import MAX_MODELS, MAX_SETTINGS, OwnModel, OwnModels, read_models
+from apps.keys.own_models import (
+    MAX_MODELS,
+    MAX_PRICE,
+    MAX_SETTINGS,
+    OwnModel,
+    OwnModels,
+    average_use,
+    mark_gone,
+    name_replicas,
+    read_models,
+)
 from apps.keys.secrets import (
     UnreadableSecretError,
     decrypt_credential,
@@ -40,7 +58,7 @@ from apps.keys.secrets import (
     reencrypt_credential,
 )
 from apps.keys.ssrf_guard import check_url_field
-from apps.organizations.app_hooks import find_hook_modules
+from apps.organizations.app_hooks import find_hooks
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.outside_calls import outside_call
@@ -52,6 +70,10 @@ MAX_KEYS = 100
 # How often the schedule asks a server for its models; the keys and seconds of a run of it; characters of a problem.
 REFRESHED_EVERY, MAX_REFRESHES, RUN, MAX_PROBLEM = timedelta(hours=6), 500, 240, 300
 _PRICES = ("inputPrice", "outputPrice")
+# The days whose use shows how many tokens share an hour.
+OBSERVED = timedelta(days=7)
+# Models of one server whose probes are kept: the latest.
+MAX_PROBES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +85,8 @@ class NewProviderKey:
     provider_name: str = ""
     base_url: str = ""
     server: str = ANY_SERVER
+    # Further addresses with the same models.
+    replicas: tuple[str, ...] = ()
     found: FoundModels | None = None
 
 
@@ -72,9 +96,10 @@ def check_provider_key(*, organization: Organization, given: NewProviderKey, liv
     Raises Forbidden if the plan has no provider keys, InvalidRequest for an unknown provider, a forbidden address, and
     with the provider's error if it refuses the credential. Takes as long as the provider does.
     """
-    _require_plan(organization)
+    _require_plan(organization, given.provider)
     if given.provider == CUSTOM:
-        given = replace(given, base_url=complete_url(given.base_url, given.server))
+        further = tuple(complete_url(one, given.server) for one in given.replicas)
+        given = replace(given, base_url=complete_url(given.base_url, given.server), replicas=further)
     return _checked(organization.id, given, live=live)
 
 
@@ -87,6 +112,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
     columns: dict[str, Any] = {"provider": checked.provider, "provider_name": checked.provider_name}
     columns |= {"base_url": checked.base_url, "last_four": last_four_of(checked.token), "server": checked.server}
     columns["encrypted_token"] = encrypt_credential(checked.token)
+    columns["replicas"] = name_replicas([checked.base_url, *checked.replicas])
     if checked.found is not None:
         columns |= _found_columns(organization.id, None, checked.found)
     return PROVIDER_KEYS.create(organization, columns, max_rows=MAX_KEYS)
@@ -96,7 +122,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
 def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
     """Switch a provider key on or off. Raises Forbidden as creating does, NotFound if it was deleted meanwhile."""
     if status == ProviderKey.Status.ACTIVE:
-        _require_plan(key.organization)
+        _require_plan(key.organization, key.provider)
     row = PROVIDER_KEYS.lock(key)
     PROVIDER_KEYS.update(row, {"status": status}, audit.changes_of(row, {"status": status}))
     return row
@@ -117,21 +143,21 @@ def rotate() -> Rotated:
 
 def models_of(key: ProviderKey) -> OwnModels:
     """Return the models of a custom provider key that are listed or have settings."""
-    return read_models(key.found_models, key.model_settings)
+    return read_models(key.found_models, key.model_settings, key.model_probes, key.observed_use)
 
 
 def refresh_models(*, key: ProviderKey, is_scheduled: bool = False) -> ProviderKey:
     """Ask an organization's own server for its models, and return the key with them; the audit log notes who asked.
 
     Raises InvalidRequest with the server's error if it refuses, NotFound for a deleted key or one of the catalog's
-    providers. Models that it no longer lists go, their settings stay. Takes as long as the server does.
+    providers. Models that it no longer lists are marked, their settings stay. Takes as long as the server does.
     """
-    _require_custom(key)
+    require_custom(key)
     found = _ask_again(key)
     with transaction.atomic():
         row = PROVIDER_KEYS.lock(key)
         columns = _found_columns(row.organization_id, row, found or FoundModels([]))
-        is_same = columns["found_models"] == row.found_models
+        is_same = (columns["found_models"], columns["observed_use"]) == (row.found_models, row.observed_use)
         for name, value in columns.items():
             setattr(row, name, value)
         if is_same:
@@ -140,7 +166,7 @@ def refresh_models(*, key: ProviderKey, is_scheduled: bool = False) -> ProviderK
         else:
             row.save(update_fields=[*columns, "updated_at"])
         if not is_scheduled:
-            note = {"models": len(row.found_models)}
+            note = {"models": len(row.found_models) - sum("goneAt" in one for one in row.found_models)}
             audit.record("provider_key.refresh", organization_id=row.organization_id, resource=row, details=note)
     return row
 
@@ -184,33 +210,101 @@ def find_due() -> list[tuple[UUID, datetime | None]]:
 
 @transaction.atomic
 def change_model(*, key: ProviderKey, model: str, changes: Mapping[str, Any]) -> OwnModel:
-    """Set a model's context and prices at a custom provider; None is unknown, and the last None forgets the model.
+    """Set a model's alias, context, prices and capabilities at a custom provider; None is unknown, and the last None
+    forgets the model.
 
-    `changes` are `context_length` (tokens), `input_price` and `output_price` (USD per million tokens). Raises
-    InvalidFields for a price without the other, InvalidRequest at the limit of models with settings, NotFound for a
-    key that was deleted meanwhile or is not custom.
+    `changes` are `alias`, `context_length` (tokens), `input_price` and `output_price` (USD per million tokens),
+    `hourly_price` (USD) and `tokens_per_hour`, and `overrides` of capabilities. An hour without tokens is shared by
+    those that the model's use shows. Raises InvalidFields for an alias in use, a price without the other, tokens
+    without an hour or both kinds of prices, InvalidRequest at the limit of models with settings, NotFound for a key
+    that was deleted meanwhile or is not custom.
     """
     row = PROVIDER_KEYS.lock(key)
-    _require_custom(row)
-    stored = {**row.model_settings.get(model, {}), **{camel(name): _stored(value) for name, value in changes.items()}}
-    settings = {name: value for name, value in stored.items() if value is not None}
-    lacking = [name for name in _PRICES if name not in settings]
+    require_custom(row)
+    current = row.model_settings.get(model, {})
+    wanted = {**current, **{camel(name): _stored(value) for name, value in changes.items()}}
+    chosen = {name: value for name, value in wanted.items() if value not in (None, {})}
+    lacking = [name for name in _PRICES if name not in chosen]
     if len(lacking) == 1:
         raise InvalidFields([Issue(lacking[0], "Give both prices, or none; 0 is free")])
+    hour, tokens = chosen.get("hourlyPrice"), chosen.get("tokensPerHour")
+    if tokens and not hour:
+        raise InvalidFields([Issue("hourlyPrice", "Give the price of the hour that these tokens share")])
+    if hour and not lacking:
+        raise InvalidFields([Issue("hourlyPrice", "Give prices per token or per hour, not both")])
+    if hour and tokens and Decimal(hour) * 1_000_000 > MAX_PRICE * tokens:
+        raise InvalidFields([Issue("tokensPerHour", f"A million tokens would cost more than {MAX_PRICE} USD")])
     every = {name: value for name, value in row.model_settings.items() if name != model}
-    if settings:
-        every[model] = settings
+    if alias := changes.get("alias"):
+        _check_alias(row, alias, every)
+    if chosen:
+        every[model] = chosen
     if len(every) > MAX_SETTINGS:
         raise InvalidRequest(f"Maximum {MAX_SETTINGS} models with settings per provider key", code="own_model_limit")
-    PROVIDER_KEYS.update(row, {"model_settings": every}, {"model": model, **settings})
+    columns = {"model_settings": every, "observed_use": _observe(row, every)}
+    PROVIDER_KEYS.update(row, columns, {"model": model, **chosen})
     return models_of(row).get(model) or OwnModel(name=model, is_found=False)
+
+
+def _observe(row: ProviderKey, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Return the tokens in an hour of the models that have a price of an hour, by the daily sums of their use."""
+    priced = [name for name, chosen in settings.items() if "hourlyPrice" in chosen]
+    if not priced:
+        return {}
+    # The log is in a higher layer.
+    [find_daily_tokens] = find_hooks("find_daily_tokens")
+    today, provider = datetime.now(UTC).date(), f"{CUSTOM}:{row.provider_name}"
+    days = find_daily_tokens(row.organization_id, provider, today - OBSERVED, today)
+    return average_use(((name.removeprefix(f"{provider}/"), day, sum_) for name, day, sum_ in days), priced, today)
+
+
+def _check_alias(row: ProviderKey, alias: str, others: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise InvalidFields where another model of the organization has the alias."""
+    rows = PROVIDER_KEYS.living.filter(organization=row.organization_id).exclude(pk=row.pk)
+    stated = [*rows.values_list("model_settings", flat=True), others]
+    if any(one.get("alias") == alias for models in stated for one in models.values()):
+        raise InvalidFields([Issue("alias", "Another model has this alias")])
+
+
+def find_by_alias(organization_id: UUID, alias: str) -> str:
+    """Return the full name of the model of an organization's own servers that has an alias; empty where none has."""
+    if not alias:
+        return ""
+    for row in PROVIDER_KEYS.living.filter(organization=organization_id, provider=CUSTOM):
+        for name, chosen in row.model_settings.items():
+            if chosen.get("alias") == alias:
+                return f"{CUSTOM}:{row.provider_name}/{name}"
+    return ""
+
+
+def probe(*, key: ProviderKey, model: str) -> OwnModel:
+    """Ask an organization's own server, by a few small requests, what a model can do; return the model with the result.
+
+    Raises InvalidRequest with the server's error if it refuses or is not reached, NotFound for a deleted key or one of
+    the catalog's providers. Takes as long as the server does.
+    """
+    require_custom(key)
+    token = token_of(key)
+    with outside_call(key.organization_id):
+        address = check_url_field(key.base_url, "baseUrl", key.organization_id)
+        result = stored(probe_model(address, token, model, timezone.now().isoformat(timespec="seconds")))
+    with transaction.atomic():
+        row = PROVIDER_KEYS.lock(key)
+        others = {name: one for name, one in row.model_probes.items() if name != model}
+        latest = sorted(others, key=lambda name: str(others[name]["at"]), reverse=True)[: MAX_PROBES - 1]
+        row.model_probes = {**{name: others[name] for name in latest}, model: result}
+        row.save(update_fields=["model_probes", "updated_at"])
+        note = {"model": model, **result["results"]}
+        audit.record("provider_key.probe", organization_id=row.organization_id, resource=row, details=note)
+    return models_of(row)[model]
 
 
 def _stored(value: Any) -> Any:
     return plain(value) if isinstance(value, Decimal) else value
 
 
-def _require_custom(key: ProviderKey) -> None:
+def require_custom(key: ProviderKey) -> None:
+    """Raise NotFound for a deleted key and for one of the catalog's providers."""
     if key.status == ProviderKey.Status.DELETED or key.provider != CUSTOM:
         raise NotFound("Only a custom provider has models of its own")
 
@@ -221,33 +315,51 @@ def _found_columns(organization_id: UUID, row: ProviderKey | None, found: FoundM
     others = PROVIDER_KEYS.living.filter(organization=organization_id)
     others = others if row is None else others.exclude(pk=row.pk)
     room = max(0, MAX_MODELS - (others.aggregate(count=lengths)["count"] or 0))
-    problem = found.problem
+    problem, asked_at = found.problem, timezone.now()
+    before = [] if row is None else row.found_models
+    # An answer that is no list says nothing of the models.
+    is_list = bool(found.models) or not found.problem
+    now = asked_at.isoformat(timespec="seconds")
+    kept = mark_gone(found.models[:room], before, now)[:room] if is_list else before
     if len(found.models) > room:
         problem = f"{room} of its {len(found.models)} models are kept: an organization has at most {MAX_MODELS}"
-    return {"found_models": found.models[:room], "models_problem": problem, "models_asked_at": timezone.now()}
+    observed = {} if row is None else _observe(row, row.model_settings)
+    columns = {"found_models": kept, "models_problem": problem, "models_asked_at": asked_at}
+    return columns | {"observed_use": observed}
 
 
 def _ask_again(key: ProviderKey) -> FoundModels | None:
     """Test a stored credential; return the models of a custom provider. Raises InvalidRequest, NotFound."""
     if key.status == ProviderKey.Status.DELETED:
         raise NotFound(PROVIDER_KEYS.missing)
+    given = NewProviderKey(key.provider, token_of(key), key.provider_name, key.base_url, key.server)
+    return _checked(key.organization_id, given, live=True).found
+
+
+def token_of(key: ProviderKey) -> str:
+    """Return the stored credential in clear. Raises InvalidRequest where no encryption key fits."""
     try:
-        token = decrypt_credential(bytes(key.encrypted_token))
+        return decrypt_credential(bytes(key.encrypted_token))
     except UnreadableSecretError as error:
         raise InvalidRequest("No key in ENCRYPTION_KEYS decrypts this credential") from error
-    given = NewProviderKey(key.provider, token, key.provider_name, key.base_url, key.server)
-    return _checked(key.organization_id, given, live=True).found
 
 
 def _checked(organization_id: UUID, given: NewProviderKey, *, live: bool) -> NewProviderKey:
     """Return a credential with the models of a custom provider that was asked. Raises InvalidRequest."""
     if given.provider == CUSTOM:
-        if {"?", "#"} & set(given.base_url):
-            raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
+        addresses = {"baseUrl": given.base_url.rstrip("/")}
+        addresses |= {f"replicas[{at}]": one.rstrip("/") for at, one in enumerate(given.replicas)}
+        for at, (field_name, url) in enumerate(addresses.items()):
+            if {"?", "#"} & set(url):
+                raise InvalidFields([Issue(field_name, "Must be a URL without query or fragment")])
+            if url in list(addresses.values())[:at]:
+                raise InvalidFields([Issue(field_name, "Another replica has this address")])
         with outside_call(organization_id):
-            address = check_url_field(given.base_url.rstrip("/"), "baseUrl", organization_id)
-            found = find_models(address, given.token, given.server) if live else None
-        return replace(given, base_url=address.url, found=found)
+            first, *further = [check_url_field(url, name, organization_id) for name, url in addresses.items()]
+            found = find_models(first, given.token, given.server) if live else None
+            for address in further if live else ():
+                check_address(address, given.token)
+        return replace(given, base_url=first.url, replicas=tuple(one.url for one in further), found=found)
     provider = _find_provider(given.provider)
     if provider is None:
         raise InvalidFields([Issue("provider", "There is no such provider")])
@@ -259,13 +371,21 @@ def _checked(organization_id: UUID, given: NewProviderKey, *, live: bool) -> New
 
 def _find_provider(provider_id: str) -> ProviderEndpoint | None:
     """Return a provider of the catalog, which this app cannot import; None if it does not exist."""
-    [name] = find_hook_modules("provider_lookup", __name__)
-    found: ProviderEndpoint | None = import_module(name).find_provider(provider_id)
+    [find_provider] = find_hooks("find_provider")
+    found: ProviderEndpoint | None = find_provider(provider_id)
     return found
 
 
-def _require_plan(organization: Organization) -> None:
-    if not limits_of(organization.plan).provider_keys:
+def may_have_keys(organization: Organization, provider: str) -> bool:
+    """Return whether an organization may have keys of a provider: its plan has them, or the operator allows servers of
+    its own to all."""
+    if provider == CUSTOM and settings.OWN_SERVERS_ON_FREE_PLAN:
+        return True
+    return limits_of(organization.plan).provider_keys
+
+
+def _require_plan(organization: Organization, provider: str) -> None:
+    if not may_have_keys(organization, provider):
         raise Forbidden("Provider keys require a pro or enterprise plan")
 
 

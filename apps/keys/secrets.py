@@ -10,8 +10,7 @@ import re
 from django.conf import settings
 from django.db.models import Q
 
-from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
-from apps.kernel.secrets.tokens import digest_of, random_token
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, digest_of, encrypt, random_token
 
 __all__ = [
     "UnreadableSecretError",

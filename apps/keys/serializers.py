@@ -23,7 +23,16 @@ from apps.keys.actions import CreatedKey
 from apps.keys.model_discovery import ANY_SERVER, SERVERS
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_LENGTH, MAX_ORIGINS, WRITTEN_AS, is_origin
-from apps.keys.own_models import MAX_CONTEXT, MAX_MODEL_NAME, MAX_PRICE
+from apps.keys.own_models import (
+    CAPABILITIES,
+    MAX_ALIAS,
+    MAX_CONTEXT,
+    MAX_MODEL_NAME,
+    MAX_PRICE,
+    MAX_REPLICAS,
+    MAX_TOKENS_PER_HOUR,
+    OwnModel,
+)
 from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import Plan, User
 
@@ -72,6 +81,7 @@ class LimitsShape(CamelSerializer):
 
 REQUIRED = "Required"
 _PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
+_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class NewKeyShape(LimitsShape):
@@ -152,6 +162,7 @@ class NewProviderKeyShape(CamelSerializer):
     provider_name = TextField(max_length=40, required=False, allow_null=True, allow_blank=True)
     base_url = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
     server = ChoiceField(list(SERVERS), required=False, allow_null=True)
+    replicas = serializers.ListField(child=TextField(max_length=500), max_length=MAX_REPLICAS - 1, required=False)
 
     def validate_token(self, value: str | None) -> str:
         """Refuse characters that a header cannot hold. Raises ValidationError."""
@@ -166,8 +177,9 @@ class NewProviderKeyShape(CamelSerializer):
         token = attrs["token"] = attrs.get("token") or ""
         server = attrs.get("server")
         attrs["server"] = server or ANY_SERVER
+        attrs["replicas"] = tuple(attrs.get("replicas") or ())
         if attrs["provider"] != CUSTOM:
-            given = {"providerName": name, "baseUrl": base_url, "server": server}
+            given = {"providerName": name, "baseUrl": base_url, "server": server, "replicas": attrs["replicas"]}
             findings = {field: ["Only for the provider custom"] for field, value in given.items() if value}
             if not token:
                 findings["token"] = [REQUIRED]
@@ -187,11 +199,13 @@ class ProviderKeyChangesShape(CamelSerializer):
 
 
 class ProviderKeyShape(CamelModelSerializer):
-    """A provider key, masked; `providerName`, `baseUrl` and `server` are null for providers of the catalog."""
+    """A provider key, masked; `providerName`, `baseUrl`, `server` and `replicas`, its further addresses, are null for
+    providers of the catalog."""
 
     provider_name = serializers.SerializerMethodField("name_of")
     base_url = serializers.SerializerMethodField("address_of")
     server = serializers.SerializerMethodField("server_of")
+    replicas = serializers.SerializerMethodField("replicas_of")
 
     class Meta:
         model = ProviderKey
@@ -201,6 +215,7 @@ class ProviderKeyShape(CamelModelSerializer):
             "provider_name",
             "base_url",
             "server",
+            "replicas",
             "status",
             "organization_id",
             "masked_token",
@@ -213,40 +228,138 @@ class ProviderKeyShape(CamelModelSerializer):
         return key.provider_name or None
 
     def address_of(self, key: ProviderKey) -> str | None:
-        """The base URL of a custom provider; null for providers of the catalog."""
-        return key.base_url or None
+        """The base URL of a custom provider, whether it is drained or not; null for providers of the catalog."""
+        return (key.replicas[0]["baseUrl"] if key.replicas else key.base_url) or None
 
     def server_of(self, key: ProviderKey) -> str | None:
         """The kind of a custom provider's server; null for providers of the catalog."""
         return key.server if key.provider == CUSTOM else None
 
+    def replicas_of(self, key: ProviderKey) -> list[str] | None:
+        """The addresses of a custom provider beside `baseUrl`; null without any."""
+        return [one["baseUrl"] for one in key.replicas[1:]] or None
+
+
+class ProbeShape(CamelSerializer):
+    """The findings of small requests to a model; capabilities that no answer decided are missing, `notes` says why."""
+
+    at = serializers.CharField()
+    results = serializers.DictField(child=serializers.BooleanField())
+    thinking_field = serializers.CharField(allow_null=True)
+    reports_usage = serializers.BooleanField(allow_null=True)
+    notes = serializers.DictField(child=serializers.CharField())
+
 
 class OwnModelShape(CamelSerializer):
-    """A model of a custom provider. `model` is its name there, prices are USD per million tokens, null is unknown."""
+    """A model of a custom provider. `model` is its name there, prices are USD per million tokens, `hourlyPrice` is USD
+    for an hour that `tokensPerHour` share, null is unknown. Without `tokensPerHour`, `observedTokensPerHour` share it:
+    the mean of the last seven days, null before there is one.
+
+    `capabilities` are those that `overrides` set, a probe showed or the server states. `goneAt` is when the server was
+    first seen without it.
+    """
 
     model = serializers.CharField(source="name")
+    alias = serializers.SerializerMethodField("alias_of")
     context_length = serializers.IntegerField(allow_null=True)
     input_price = DecimalTextField(allow_null=True)
     output_price = DecimalTextField(allow_null=True)
+    hourly_price = DecimalTextField(allow_null=True)
+    tokens_per_hour = serializers.IntegerField(allow_null=True)
+    observed_tokens_per_hour = serializers.IntegerField(allow_null=True)
     capabilities = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    overrides = serializers.DictField(child=serializers.BooleanField(), source="set_capabilities", allow_null=True)
+    probe = ProbeShape(allow_null=True)
     listed = serializers.BooleanField(source="is_found")
+    gone_at = serializers.CharField(allow_null=True)
+
+    def alias_of(self, model: OwnModel) -> str | None:
+        """The id that requests may use in place of `custom:<providerName>/<model>`; null without one."""
+        return model.alias or None
 
 
 class OwnModelChangesShape(CamelSerializer):
     """Body of `PATCH /keys/provider/{id}/models`; fields that are absent keep their values, null is unknown."""
 
     model = TextField(max_length=MAX_MODEL_NAME)
+    alias = TextField(max_length=MAX_ALIAS, required=False, allow_null=True)
     context_length = IntegerField(low=1, high=MAX_CONTEXT, required=False, allow_null=True)
     input_price = DecimalTextField(required=False, allow_null=True)
     output_price = DecimalTextField(required=False, allow_null=True)
+    hourly_price = DecimalTextField(required=False, allow_null=True)
+    tokens_per_hour = IntegerField(low=1, high=MAX_TOKENS_PER_HOUR, required=False, allow_null=True)
+    overrides = serializers.DictField(child=serializers.BooleanField(), required=False, allow_null=True)
+
+    def validate_alias(self, value: str | None) -> str | None:
+        """Refuse the separators of names of models. Raises ValidationError."""
+        if value is not None and not _ALIAS.fullmatch(value):
+            raise serializers.ValidationError("Must begin with a letter or digit, and have a-z, A-Z, 0-9, . _ - only")
+        return value
+
+    def validate_overrides(self, value: dict[str, bool] | None) -> dict[str, bool] | None:
+        """Refuse names that are no capability. Raises ValidationError."""
+        if unknown := sorted(set(value or ()) - set(CAPABILITIES)):
+            named = ", ".join(sorted(CAPABILITIES))
+            raise serializers.ValidationError(f"{unknown[0][:40]} is no capability; these are: {named}")
+        return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Bound the prices. Raises ValidationError."""
         given = {"inputPrice": attrs.get("input_price"), "outputPrice": attrs.get("output_price")}
         too_high = [f"Must be at most {MAX_PRICE} USD per million tokens"]
-        if findings := {name: too_high for name, price in given.items() if price is not None and price > MAX_PRICE}:
+        findings = {name: too_high for name, price in given.items() if price is not None and price > MAX_PRICE}
+        if (hourly := attrs.get("hourly_price")) is not None and hourly > MAX_PRICE:
+            findings["hourlyPrice"] = [f"Must be at most {MAX_PRICE} USD"]
+        if findings:
             raise serializers.ValidationError(findings)
         return attrs
+
+
+class ProbedModelShape(CamelSerializer):
+    """Body of `POST /keys/provider/{id}/models/probe`."""
+
+    model = TextField(max_length=MAX_MODEL_NAME)
+
+
+class ReplicaShape(CamelSerializer):
+    """An address of a custom provider. `inFlight` are the gateway's own requests, `running` and `waiting` what the
+    server's metrics say; null where it offers none."""
+
+    name = serializers.CharField()
+    base_url = serializers.CharField()
+    draining = serializers.BooleanField()
+    state = serializers.ChoiceField(["up", "down", "draining", "unknown"])
+    in_flight = serializers.IntegerField(min_value=0)
+    running = serializers.IntegerField(min_value=0, allow_null=True)
+    waiting = serializers.IntegerField(min_value=0, allow_null=True)
+
+
+class WantedReplicaShape(CamelSerializer):
+    """An address to set."""
+
+    name = TextField(max_length=40, required=False)
+    base_url = TextField(max_length=500)
+    draining = serializers.BooleanField(required=False)
+
+    def validate_name(self, value: str) -> str:
+        """Refuse other characters than those of names of providers. Raises ValidationError."""
+        if not _PROVIDER_NAME.fullmatch(value):
+            raise serializers.ValidationError("Must be 1 to 40 of a-z, 0-9 and -")
+        return value
+
+
+class WantedReplicasShape(CamelSerializer):
+    """Body of `PUT /keys/provider/{id}/replicas`: all addresses; `token` where one is new."""
+
+    replicas = WantedReplicaShape(many=True, allow_empty=False, max_length=MAX_REPLICAS)  # type: ignore[call-arg]  # of lists
+    token = TextField(max_length=10_000, required=False, allow_blank=True)
+
+
+class ReplicaChangesShape(CamelSerializer):
+    """Body of `PATCH /keys/provider/{id}/replicas`."""
+
+    name = TextField(max_length=40)
+    draining = serializers.BooleanField()
 
 
 class CreatorShape(CamelModelSerializer):

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.endpoint import described, message_field
 from apps.keys import actions
 from apps.keys.access import access_key, access_keys, access_rule
 from apps.keys.serializers import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.limits.models import Limit
 from apps.organizations.access import access_organization, reaches, require
 from apps.organizations.models import DELETED, Organization, Role, User

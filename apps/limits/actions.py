@@ -11,16 +11,20 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from apps.catalog.models import Provider
-from apps.kernel.errors import InvalidRequest
+from apps.catalog import catalog_cache
+from apps.catalog.models import Model, Provider
+from apps.catalog.offers import resolve
+from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.postgres.rows import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import camel
 from apps.keys.models import ApiKey, ProviderKey
+from apps.keys.provider_keys import find_by_alias
 from apps.limits.access import NO_LIMIT, limits_of
-from apps.limits.applied import MAX_APPLYING
-from apps.limits.models import Limit
+from apps.limits.applied import MAX_APPLYING, OWN_SERVER
+from apps.limits.models import Limit, PlanLimit
+from apps.limits.plan_limits import limit_of, plan_limits_of
 from apps.organizations.access import NO_ORGANIZATION, people_of
 from apps.organizations.journal import audit
 from apps.organizations.models import DELETED, Organization, Project, User
@@ -34,9 +38,11 @@ MAX_ROLLING, MAX_COUNTERS = 31, 100
 MAX_USD, MAX_COUNT = 1_000_000, 1_000_000_000_000
 # Teams for which one request counts: its key's and its project's, and the two that these are part of.
 MAX_TEAMS = 4
+# Models that a limit reroutes to.
+MAX_REROUTE_MODELS = 5
 _NOTED = (
     *("name", "scope", "model", "provider", "counts", "window", "rolling", "time_zone"),
-    *("amount", "action"),
+    *("amount", "action", "reroute_models"),
 )
 _OF_RAISE = ("raised_amount", "raised_until", "raise_reason")
 
@@ -50,20 +56,17 @@ def create_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Li
     """
     # The lock serializes concurrent creation and deletion of the organization.
     lock_row(organization, NO_ORGANIZATION)
-    columns = {name: value for name, value in fields.items() if name not in ("organization_id", "scope_id")}
-    columns |= _owner_of(organization, fields["scope"], fields.get("scope_id"))
-    row = Limit(organization=organization, **columns)
-    _check(row)
-    _check_provider(row)
+    row = draft_limit(organization=organization, fields=fields)
     others = list(limits_of(organization))
     _check_name(row, others)
     if len(others) >= MAX_LIMITS:
         raise InvalidRequest(f"Maximum {MAX_LIMITS} limits per organization", code="limit_limit")
-    if most_applying([*others, row]) > MAX_APPLYING:
+    together = [*others, row, *plan_limits_of(organization, [*others, row])]
+    if most_applying(together) > MAX_APPLYING:
         raise InvalidRequest(
             f"More than {MAX_APPLYING} limits would hold for one request; delete one first", code="limit_limit"
         )
-    if most_applying([*others, row], counted=lambda one: one.rolling or 1) > MAX_COUNTERS:
+    if most_applying(together, counted=lambda one: one.rolling or 1) > MAX_COUNTERS:
         raise InvalidRequest(
             f"The hours and days of all limits that would hold for one request are more than {MAX_COUNTERS} together",
             code="limit_limit",
@@ -77,8 +80,21 @@ def create_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Li
 
 
 @transaction.atomic
+def draft_limit(*, organization: Organization, fields: Mapping[str, Any]) -> Limit:
+    """Return a checked limit that is not stored; `fields` as in `create_limit`. Raises InvalidFields."""
+    columns = {name: value for name, value in fields.items() if name not in ("organization_id", "scope_id")}
+    columns |= _owner_of(organization, fields["scope"], fields.get("scope_id"))
+    row = Limit(organization=organization, **columns)
+    _check(row)
+    _check_model(row)
+    _check_provider(row)
+    _check_reroute(row)
+    return row
+
+
+@transaction.atomic
 def change_limit(*, limit: Limit, changes: Mapping[str, Any]) -> Limit:
-    """Set name, amount, action or temporary raise of a limit; its counter stays.
+    """Set name, amount, action with its models, or temporary raise of a limit; its counter stays.
 
     Raises InvalidFields, NotFound if it was deleted meanwhile.
     """
@@ -86,10 +102,14 @@ def change_limit(*, limit: Limit, changes: Mapping[str, Any]) -> Limit:
     columns = dict(changes)
     if columns.get("raised_amount", row.raised_amount) is None:
         columns |= {"raised_amount": None, "raised_until": None, "raise_reason": ""}
+    if columns.get("action", row.action) != Limit.Action.REROUTE:
+        columns.setdefault("reroute_models", [])
     details = audit.changes_of(row, columns)
     for name, value in columns.items():
         setattr(row, name, value)
     _check(row, is_raise_new=any(name in changes for name in _OF_RAISE))
+    if "action" in changes or "reroute_models" in changes:
+        _check_reroute(row)
     if "name" in changes:
         _check_name(row, limits_of(row.organization).exclude(pk=row.pk))
     audit.record("limit.update", organization_id=row.organization_id, resource=row, details=details)
@@ -103,6 +123,17 @@ def delete_limit(*, limit: Limit) -> None:
     row = find_row(Limit.objects.select_for_update(), limit.pk, NO_LIMIT)
     audit.record("limit.delete", organization_id=row.organization_id, resource=row, details={"name": row.name})
     row.delete()
+
+
+def check_plan_limit(row: PlanLimit) -> None:
+    """Raise InvalidFields for a limit of a plan whose columns contradict each other."""
+    limit = limit_of(row, None)
+    _check(limit)
+    if row._state.adding:
+        # It never changes, but the catalog does.
+        _check_model(limit)
+    _check_reroute(limit)
+    _check_name(limit, PlanLimit.objects.filter(plan=row.plan).exclude(pk=row.pk))
 
 
 def most_applying(limits: Iterable[Limit], counted: Callable[[Limit], int] = lambda one: 1) -> int:
@@ -198,6 +229,25 @@ def _check(row: Limit, *, is_raise_new: bool = True) -> None:
         raise InvalidFields(issues)
 
 
+def _check_model(row: Limit) -> None:
+    """Raise InvalidFields for another name of a model of the catalog, which no answer has: an alias, or a name with a
+    provider. An alias of an own server's model is one of its names."""
+    if not row.model or "*" in row.model or row.model.startswith(OWN_SERVER):
+        return
+    if row.organization_id is not None and find_by_alias(row.organization_id, row.model):
+        return
+    try:
+        found = resolve(catalog_cache.current(), row.model)
+    except (InvalidRequest, Gone):
+        # A model that comes later, or is no longer served.
+        return
+    if found.model.id != row.model:
+        provider = "" if found.provider is None else f", and {found.provider.id} in `provider`"
+        raise InvalidFields(
+            [Issue("model", f"Not the id of a model but another name: give {found.model.id}{provider}")]
+        )
+
+
 def _check_provider(row: Limit) -> None:
     """Raise InvalidFields for a provider that neither the catalog nor the organization has."""
     if not row.provider:
@@ -210,6 +260,20 @@ def _check_provider(row: Limit) -> None:
         is_known = Provider.objects.filter(pk=row.provider).exists()
     if not is_known:
         raise InvalidFields([Issue("provider", "Must be the id of a provider, or custom: and the name of your own")])
+
+
+def _check_reroute(row: Limit) -> None:
+    """Raise InvalidFields unless a limit that reroutes has models, and no other has."""
+    if row.action != Limit.Action.REROUTE:
+        if row.reroute_models:
+            raise InvalidFields([Issue("rerouteModels", f"Not a field of the action {row.action}")])
+        return
+    if not row.reroute_models:
+        raise InvalidFields([Issue("rerouteModels", "Required")])
+    known = set(Model.objects.filter(pk__in=row.reroute_models).values_list("pk", flat=True))
+    for name in row.reroute_models:
+        if name not in known:
+            raise InvalidFields([Issue("rerouteModels", f"No model has the id {name}")])
 
 
 def _faults_of_raise(row: Limit) -> list[Issue]:
@@ -238,6 +302,6 @@ def _fault_of(row: Limit, amount: Any) -> str:
     return "" if amount <= MAX_COUNT else f"Must be at most {MAX_COUNT}"
 
 
-def _check_name(row: Limit, others: Iterable[Limit]) -> None:
+def _check_name(row: Limit, others: Iterable[Limit | PlanLimit]) -> None:
     if any(other.name == row.name for other in others):
         raise InvalidFields([Issue("name", "Another limit has this name")])

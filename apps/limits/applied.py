@@ -6,7 +6,7 @@ for requests alike are prepared once, in the forms of admission and settlement, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -19,13 +19,16 @@ from uuid import UUID
 import msgspec
 
 from apps.billing import balances
-from apps.billing.limit_holds import UNCOUNTED, LimitHold, LimitHolds, MeasuredUse, pick
+from apps.billing.limit_holds import UNCOUNTED, LimitHold, LimitHolds, MeasuredUse
 from apps.kernel.money import NANO, ZERO, nanos_up, plain
+from apps.keys.own_models import DEFAULT_TAG
 from apps.limits.models import Limit
 from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
 
 # Limits that hold for one request; `actions.py` refuses more.
 MAX_APPLYING = 16
+# Before the name of a model of an organization's own server.
+OWN_SERVER = "custom:"
 # The limit of one that refuses nothing.
 _UNLIMITED = 9 * 10**15
 # Sets of limits that a policy keeps prepared, and the longest id of an end user among them.
@@ -34,10 +37,6 @@ _USD, _REQUESTS, _TOKENS = Limit.Counts.USD.value, Limit.Counts.REQUESTS.value, 
 _INPUT_TOKENS, _OUTPUT_TOKENS = Limit.Counts.INPUT_TOKENS.value, Limit.Counts.OUTPUT_TOKENS.value
 _OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
 _OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
-# Stands for an amount in a text to fill in: no id and no time is written like this.
-_PLACE = Decimal("-1.5")
-
-
 # A model's id, and that of a provider that may answer with it.
 Answerer = tuple[str, str]
 
@@ -60,8 +59,14 @@ class LimitRule(msgspec.Struct, frozen=True):
     first_day: int
     amount: Decimal
     refuses: bool
+    # Models that answer instead of others beyond it; it counts them, and refuses none of their requests.
+    reroutes_to: tuple[str, ...] = ()
     raised_amount: Decimal | None = None
     raised_until: float = 0.0
+    # The field of the API key that sets it (`key_limits.py`); empty for a row of limits.
+    field: str = ""
+    # Where `model` is the alias of a model of an own server: its full name, which it also counts.
+    alias_of: str = ""
 
     @property
     def is_money(self) -> bool:
@@ -74,7 +79,11 @@ class LimitRule(msgspec.Struct, frozen=True):
 
     def covers(self, model_id: str, provider_id: str) -> bool:
         """Return whether answers of a model at a provider count."""
-        return self.provider in ("", provider_id) and (not self.model or matches_model(self.model, model_id))
+        return self.provider in ("", provider_id) and (
+            not self.model
+            or matches_model(self.model, model_id)
+            or (bool(self.alias_of) and matches_model(self.alias_of, model_id))
+        )
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -91,7 +100,9 @@ class AppliedLimit(msgspec.Struct, frozen=True):
     """A limit that holds for a request: its counters, of which the first counts the request, and the most that they may
     reach together, in units.
 
-    One of a provider is optional where others may answer, too: then routing leaves the provider out instead.
+    One of a provider is optional where others may answer, too: then routing leaves the provider out instead. One that
+    reroutes to the request's own models is open: it counts the request, and does not refuse it. The counter of a key's
+    own limit is the balance of the key's usage, which the ledger counts.
     """
 
     rule: LimitRule
@@ -101,6 +112,9 @@ class AppliedLimit(msgspec.Struct, frozen=True):
     capacity: int
     is_optional: bool
     buckets: tuple[Bucket, ...]
+    is_open: bool = False
+    # The amount of its counter that was used before its window: a key's usage is never counted from 0 again.
+    used_before: int = 0
 
     @property
     def counts_tokens(self) -> bool:
@@ -113,7 +127,7 @@ class AppliedLimit(msgspec.Struct, frozen=True):
         refuses = self.rule.refuses
         return LimitHold(
             counter=self.counter,
-            ceiling=self.capacity if refuses else _UNLIMITED,
+            ceiling=self.used_before + self.capacity if refuses and not self.is_open else _UNLIMITED,
             measure=self.rule.counts,
             warns_at=None if refuses else self.capacity,
             is_whole=self.is_optional,
@@ -122,35 +136,29 @@ class AppliedLimit(msgspec.Struct, frozen=True):
 
 
 class _Counting(msgspec.Struct, frozen=True):
-    """The limits that count the answers of a model at a provider: texts of a record to fill in, and parts of a use."""
+    """The limits that count the answers of a model at a provider: the counters in a record, None without any, and
+    parts of a use."""
 
-    record: str
-    # The measures that fill in the text, in order.
-    counts: tuple[str, ...]
+    counters: msgspec.Raw | None
     measures: tuple[str, ...]
     money: tuple[str, ...]
 
     @classmethod
     def prepare(cls, limits: Iterable[AppliedLimit], model_id: str, provider_id: str) -> _Counting:
-        every = [(one, one.rule.covers(model_id, provider_id)) for one in limits]
+        every = [(one, one.rule.covers(model_id, provider_id)) for one in limits if not one.rule.field]
         counting = [one for one, is_counting in every if is_counting]
+        counters = [
+            _Counter(
+                one.counter_id, one.rule.id, one.window.starts_at, one.window.ends_at, Limit.Counts(one.rule.counts)
+            )
+            for one in counting
+        ]
         others = [(one.rule.counts, is_counting) for one, is_counting in every if not one.rule.is_money]
         return cls(
-            record=f"[{','.join(map(_record_of, counting))}]",
-            counts=tuple(one.rule.counts for one in counting),
+            counters=msgspec.Raw(msgspec.json.encode(counters)) if counters else None,
             measures=tuple(measure if is_counting else UNCOUNTED + measure for measure, is_counting in others),
             money=tuple(one.counter for one in counting if one.rule.is_money),
         )
-
-
-def _record_of(limit: AppliedLimit) -> str:
-    """Return the JSON of a `CountedAmount` with a place for the amount."""
-    window = limit.window
-    counted = CountedAmount(
-        limit.counter_id, limit.rule.id, window.starts_at, window.ends_at, limit.rule.is_money, _PLACE
-    )
-    text = msgspec.json.encode(counted).decode()
-    return text.replace("%", "%%").replace(f'"{_PLACE}"', '"%s"')
 
 
 class AppliedLimits(msgspec.Struct, frozen=True):
@@ -172,6 +180,9 @@ class AppliedLimits(msgspec.Struct, frozen=True):
         every = tuple(limits)
         starts, ends = [-inf], [inf]
         for one in every:
+            if one.rule.field:
+                # It holds until the key's policy is read again.
+                continue
             starts.append(one.window.starts_at)
             ends.append(inf if one.window.ends_at is None else one.window.ends_at)
             if one.rule.raised_amount is not None:
@@ -180,7 +191,7 @@ class AppliedLimits(msgspec.Struct, frozen=True):
 
     def count(
         self, *, model_id: str, provider_id: str, cost: Decimal, input_tokens: int, output_tokens: int
-    ) -> tuple[msgspec.Raw | None, MeasuredUse]:
+    ) -> tuple[RecordedUse | None, MeasuredUse]:
         """Return what a request adds to its counters: for its record, which `read_counted` reads, and for its holds.
 
         Limits of models and providers that did not answer are left out.
@@ -198,25 +209,28 @@ class AppliedLimits(msgspec.Struct, frozen=True):
             _OUTPUT_TOKENS: output_tokens,
         }
         use = MeasuredUse(amounts, known.measures, known.money)
-        if not known.counts:
+        if known.counters is None:
             return None, use
-        texts = {**amounts, _USD: str(cost)}
-        return msgspec.Raw((known.record % pick(known.counts)(texts)).encode()), use
+        return RecordedUse({**amounts, _USD: cost}, known.counters), use
 
     @property
     def buckets(self) -> list[Bucket]:
-        """All counters, in the order in which the script names them."""
+        """All counters, in the order of the places that the script names."""
         older = [bucket for one in self.limits for bucket in one.buckets[1:]]
         return [*(one.buckets[0] for one in self.limits), *older]
 
 
 class PolicyLimits:
-    """The limits that may hold for requests of a key, by their rules."""
+    """The limits that may hold for requests of a key, by their rules, and the key's own, which holds for all of them.
 
-    def __init__(self, rules: Iterable[LimitRule]) -> None:
+    The key's own is the tightest of those that its columns set: they have the same counter.
+    """
+
+    def __init__(self, rules: Iterable[LimitRule], of_key: AppliedLimit | None = None) -> None:
         self.rules = tuple(rules)
-        # Whether a limit is for some models or providers, and whether one is for end users.
-        self.names_answerers = any(rule.model or rule.provider for rule in self.rules)
+        self.of_key = None if of_key is None else AppliedLimits.prepare([of_key], 0)
+        # Whether a limit is for some models or providers or reroutes to some, and whether one is for end users.
+        self.names_answerers = any(rule.model or rule.provider or rule.reroutes_to for rule in self.rules)
         self.names_end_users = any(rule.scope == Limit.Scope.END_USER for rule in self.rules)
         self._prepared: dict[tuple[tuple[Answerer, ...], str | None], AppliedLimits] = {}
         # Limits of providers that are used up, with the window in which they are.
@@ -225,8 +239,12 @@ class PolicyLimits:
     @cached_property
     def of_money(self) -> PolicyLimits | None:
         """The limits of USD alone; None without any."""
-        rules = [rule for rule in self.rules if rule.is_money]
-        return PolicyLimits(rules) if rules else None
+        rules, of_key = [rule for rule in self.rules if rule.is_money], self._of_key
+        return PolicyLimits(rules, *of_key) if rules or of_key else None
+
+    @property
+    def _of_key(self) -> tuple[AppliedLimit, ...]:
+        return () if self.of_key is None else self.of_key.limits
 
     def find(self, answerers: tuple[Answerer, ...], end_user: str | None, moment: float) -> AppliedLimits | None:
         """Return the limits that hold for a request, as `find_applying` does; None where none holds.
@@ -236,7 +254,8 @@ class PolicyLimits:
         alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
         applied = self._prepared.get(alike)
         if applied is None or not applied.holds_from <= moment < applied.holds_until:
-            applied = AppliedLimits.prepare(find_applying(self.rules, *alike, moment), moment)
+            every = (*self._of_key, *find_applying(self.rules, *alike, moment))
+            applied = AppliedLimits.prepare(every, moment)
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()
             if len(end_user or "") <= _MAX_PREPARED_ID:
@@ -253,8 +272,43 @@ class PolicyLimits:
         return [rule for rule, window in self._used_up.items() if window.contains(moment)]
 
 
+class RecordedUse(msgspec.Struct, frozen=True):
+    """The amounts that a request adds to counters, by measure (USD, or a whole number), and the counters as JSON: a
+    record of `_Counter` for each. Travels with the record."""
+
+    amounts: Mapping[str, int | Decimal]
+    counters: msgspec.Raw
+
+
+class _Counter(msgspec.Struct, frozen=True, array_like=True):
+    """A counter in a record, with the measure that it counts."""
+
+    counter_id: UUID
+    limit_id: UUID
+    starts_at: int
+    ends_at: int | None
+    counts: Limit.Counts
+
+
+class _Amounts(msgspec.Struct, frozen=True):
+    """The amounts in a record, by measure."""
+
+    usd: Decimal
+    requests: Decimal
+    tokens: Decimal
+    input_tokens: Decimal
+    output_tokens: Decimal
+
+
+class _ReadUse(msgspec.Struct, frozen=True):
+    """A `RecordedUse` as settlement reads it."""
+
+    amounts: _Amounts
+    counters: tuple[_Counter, ...]
+
+
 class CountedAmount(msgspec.Struct, frozen=True):
-    """The amount that a recorded request adds to a counter: USD, or a whole number. Travels with the record."""
+    """The amount that a recorded request adds to a counter: USD, or a whole number."""
 
     counter_id: UUID
     limit_id: UUID
@@ -266,11 +320,16 @@ class CountedAmount(msgspec.Struct, frozen=True):
 
 def read_counted(record: Any) -> tuple[CountedAmount, ...]:
     """Return the amounts in a record, without those of 0. Raises ValidationError of msgspec."""
-    return tuple(one for one in msgspec.convert(record, tuple[CountedAmount, ...]) if one.amount > ZERO)
+    use = msgspec.convert(record, _ReadUse)
+    return tuple(
+        CountedAmount(one.counter_id, one.limit_id, one.starts_at, one.ends_at, one.counts == _USD, amount)
+        for one in use.counters
+        if (amount := getattr(use.amounts, one.counts)) > ZERO
+    )
 
 
-def rule_of(row: Limit) -> LimitRule:
-    """Return a row as requests read it."""
+def rule_of(row: Limit, alias_of: str = "") -> LimitRule:
+    """Return a row as requests read it, with the model of which its `model` is the alias, if it is one."""
     return LimitRule(
         id=row.id,
         organization_id=row.organization_id,
@@ -285,9 +344,11 @@ def rule_of(row: Limit) -> LimitRule:
         rolling=row.rolling or 1,
         first_day=first_day_of(WindowKind(row.window), row.starts_on),
         amount=row.amount,
-        refuses=row.action == Limit.Action.REFUSE,
+        refuses=row.action != Limit.Action.WARN,
+        reroutes_to=tuple(row.reroute_models),
         raised_amount=row.raised_amount,
         raised_until=0.0 if row.raised_until is None else row.raised_until.timestamp(),
+        alias_of=alias_of,
     )
 
 
@@ -312,7 +373,8 @@ def find_applying(
         if (rule.model or rule.provider) and not covered:
             continue
         is_optional = bool(rule.provider) and rule.refuses and len(covered) < len(every)
-        applied.append(apply_rule(rule, subject, moment, is_optional=is_optional))
+        is_open = bool(rule.reroutes_to and covered) and {one for one, _ in covered} <= set(rule.reroutes_to)
+        applied.append(apply_rule(rule, subject, moment, is_optional=is_optional, is_open=is_open))
     return tuple(applied)
 
 
@@ -322,14 +384,17 @@ def counter_id_of(limit_id: UUID, end_user: str, starts_at: int) -> UUID:
     return UUID(bytes=blake2b(text, digest_size=16, key=limit_id.bytes).digest())
 
 
-def apply_rule(rule: LimitRule, end_user: str, moment: float, *, is_optional: bool = False) -> AppliedLimit:
+def apply_rule(
+    rule: LimitRule, end_user: str, moment: float, *, is_optional: bool = False, is_open: bool = False
+) -> AppliedLimit:
     """Return the limit as it holds for requests of an end user (empty: not a limit of end users) at a moment."""
     window = window_at(rule.window, rule.time_zone, moment, rule.first_day)
     before = windows_before(window, rule.window, rule.time_zone, rule.rolling - 1) if rule.rolling > 1 else []
     amount = rule.amount_at(moment)
     capacity = int(amount * NANO) if rule.is_money else int(amount)
     buckets = tuple([_bucket_of(rule, end_user, one) for one in (window, *before)])
-    return AppliedLimit(rule, buckets[0].counter_id, buckets[0].counter, window, capacity, is_optional, buckets)
+    first = buckets[0]
+    return AppliedLimit(rule, first.counter_id, first.counter, window, capacity, is_optional, buckets, is_open)
 
 
 def _bucket_of(rule: LimitRule, end_user: str, window: Window) -> Bucket:
@@ -347,8 +412,17 @@ def text_of(units: int, *, is_money: bool) -> str:
 
 
 def matches_model(pattern: str, model_id: str) -> bool:
-    """Return whether a model's id matches a pattern, in which `*` is any text; patterns have no `?` and no `[`."""
-    return pattern == model_id or ("*" in pattern and fnmatchcase(model_id, pattern))
+    """Return whether a model's id matches a pattern, in which `*` is any text; patterns have no `?` and no `[`.
+
+    An own server's model may be named with its default tag and without.
+    """
+    if pattern == model_id:
+        return True
+    names = [model_id]
+    if model_id.startswith(OWN_SERVER):
+        bare = model_id.removesuffix(DEFAULT_TAG)
+        names = [bare, bare + DEFAULT_TAG]
+    return any(fnmatchcase(name, pattern) if "*" in pattern else name == pattern for name in names)
 
 
 def describe(applied: AppliedLimit) -> str:
@@ -356,7 +430,8 @@ def describe(applied: AppliedLimit) -> str:
     rule = applied.rule
     amount = text_of(applied.capacity, is_money=rule.is_money)
     counted = "USD" if rule.is_money else rule.counts.replace("_", " ").removesuffix("s" if amount == "1" else "")
-    window = "in all" if rule.window is WindowKind.LIFETIME else f"a {rule.window}"
+    article = "an" if rule.window is WindowKind.HOUR else "a"
+    window = "in all" if rule.window is WindowKind.LIFETIME else f"{article} {rule.window}"
     if rule.rolling > 1:
         window = f"in {rule.rolling} {rule.window}s"
     model = f" on {rule.model}" if rule.model and rule.scope != Limit.Scope.MODEL else ""

@@ -22,7 +22,7 @@ from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance
 from apps.kernel.money import LARGEST, ZERO, storable
 from apps.kernel.postgres import database
-from apps.kernel.postgres.postgres_arrays import write_array
+from apps.kernel.postgres.rows import write_array
 from apps.limits.applied import AppliedLimit, Bucket, CountedAmount
 
 # Seconds; the window of a counter that is published again is not known.

@@ -5,14 +5,19 @@ The counters are the source of truth; copies in Valkey are balances (`apps/billi
 
 from __future__ import annotations
 
-from django.db import models
+from functools import partial
+from typing import Any
+
+from django.db import models, transaction
 from django.db.models import Q
+from django.utils.translation import gettext, ngettext
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
 from apps.limits.windows import WindowKind
-from apps.organizations.models import Organization, Project, Team, User
+from apps.organizations.models import DELETED, Organization, Plan, Project, Team, User
 from apps.organizations.policy_source import PolicySource
 
 
@@ -61,6 +66,7 @@ class Limit(PolicySource):
 
         REFUSE = "refuse"
         WARN = "warn"
+        REROUTE = "reroute"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="limits")
@@ -87,6 +93,8 @@ class Limit(PolicySource):
     # USD, or a whole number.
     amount = MoneyField()
     action = models.CharField(max_length=8, choices=Action.choices, default=Action.REFUSE)
+    # With the action `reroute`: ids of models that answer instead, the first that can.
+    reroute_models = models.JSONField(default=list, db_default=[], blank=True)
     # The amount that holds instead until a moment, and why.
     raised_amount = MoneyField(null=True, blank=True)
     raised_until = models.DateTimeField(null=True, blank=True)
@@ -112,10 +120,73 @@ class Limit(PolicySource):
     def window_text(self) -> str:
         """The window in words: `in all`, `a month`, `in 24 hours`, `a month, from 2026-01-15 on`."""
         if self.window == WindowKind.LIFETIME:
-            return "in all"
+            return gettext("in all")
         if self.rolling is not None:
-            return f"in {self.rolling} {self.window}s"
-        return f"a {self.window}" + (f", from {self.starts_on} on" if self.starts_on else "")
+            hours = ngettext("in {number} hour", "in {number} hours", self.rolling)
+            days = ngettext("in {number} day", "in {number} days", self.rolling)
+            return (hours if self.window == WindowKind.HOUR else days).format(number=self.rolling)
+        words = {
+            WindowKind.MINUTE: gettext("a minute"),
+            WindowKind.HOUR: gettext("an hour"),
+            WindowKind.DAY: gettext("a day"),
+            WindowKind.WEEK: gettext("a week"),
+            WindowKind.MONTH: gettext("a month"),
+        }[WindowKind(self.window)]
+        if self.starts_on is None:
+            return words
+        return gettext("{window}, from {day} on").format(window=words, day=self.starts_on)
+
+
+class PlanLimit(models.Model):
+    """A limit that operators set for all organizations of a plan (`plan_limits.py`).
+
+    Plan, model, provider, count and window never change, as those of a limit.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    plan = models.CharField(max_length=16, choices=Plan.choices)
+    name = models.CharField(max_length=100)
+    model = models.CharField(max_length=255, blank=True)
+    provider = models.CharField(max_length=255, blank=True)
+    counts = models.CharField(max_length=16, choices=Limit.Counts.choices)
+    # No lifetime: its counters would have to be kept for as long as the organization.
+    window = models.CharField(
+        max_length=8, choices=[one for one in Limit.Window.choices if one[0] != Limit.Window.LIFETIME]
+    )
+    time_zone = models.CharField(max_length=64, default="UTC")
+    # USD, or a whole number.
+    amount = MoneyField()
+    action = models.CharField(max_length=8, choices=Limit.Action.choices, default=Limit.Action.REFUSE)
+    reroute_models = models.JSONField(default=list, blank=True)
+    # Whether it holds beside an organization's own limit of the same kind, which takes its place otherwise.
+    is_fixed = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name = "limit of a plan"
+        verbose_name_plural = "limits of plans"
+        constraints = [models.UniqueConstraint(fields=["plan", "name"], name="plan_limit_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, and invalidate the policies of the plan's organizations on commit."""
+        super().save(*args, **kwargs)
+        transaction.on_commit(partial(_bump_plan, self.plan))
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Delete, and invalidate the policies of the plan's organizations on commit."""
+        transaction.on_commit(partial(_bump_plan, self.plan))
+        return super().delete(*args, **kwargs)
+
+
+def _bump_plan(plan: str) -> None:
+    """Invalidate the cached policies of all organizations of a plan."""
+    organizations = Organization.objects.filter(plan=plan).exclude(status=DELETED)
+    for organization_id in organizations.values_list("pk", flat=True).iterator():
+        generation.bump(generation.organization_scope(organization_id))
 
 
 class LimitCounter(models.Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -44,9 +44,9 @@ def states_of(limits: Iterable[Limit]) -> dict[Limit, LimitState | None]:
         is_of_each = limit.scope == Limit.Scope.END_USER and not limit.end_user
         applied[limit] = None if is_of_each else apply_rule(rule_of(limit), limit.end_user, now)
     counted = [one for one in applied.values() if one is not None]
-    used, held = counters.usage_of(counted), _held(counted)
+    used, held = counters.usage_of(counted), held_of(counted)
     return {
-        limit: None if one is None else _state(one, used[one.counter_id], held.get(one.counter_id))
+        limit: None if one is None else state_of(one, used[one.counter_id], held.get(one.counter_id))
         for limit, one in applied.items()
     }
 
@@ -58,7 +58,9 @@ def find_used_up(applied: Iterable[AppliedLimit]) -> list[AppliedLimit]:
     return [one for one in every if used[one.counter_id] >= one.capacity]
 
 
-def _held(applied: list[AppliedLimit]) -> dict[UUID, int]:
+def held_of(applied: Collection[AppliedLimit]) -> dict[UUID, int]:
+    """Return the amount that requests in progress hold of each limit, by the id of its first counter; nothing while
+    Valkey does not answer."""
     names = [bucket.counter for one in applied for bucket in one.buckets]
     try:
         known = {name: int(held or 0) for name, (held,) in zip(names, read_fields(names, "held"), strict=True)}
@@ -68,7 +70,8 @@ def _held(applied: list[AppliedLimit]) -> dict[UUID, int]:
         return {}
 
 
-def _state(applied: AppliedLimit, used: int, held: int | None) -> LimitState:
+def state_of(applied: AppliedLimit, used: int, held: int | None) -> LimitState:
+    """Return the state of a limit with a used and a held amount, in units."""
     is_money, window, capacity = applied.rule.is_money, applied.window, applied.capacity
     left = max(capacity - used - (held or 0), 0)
     share = 100 if used >= capacity else used * 100 // capacity

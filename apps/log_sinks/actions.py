@@ -9,7 +9,7 @@ from typing import Any
 from apps.destinations import actions as destinations
 from apps.log_sinks import delivery
 from apps.log_sinks.access import SINKS
-from apps.log_sinks.credentials import Credentials
+from apps.log_sinks.kinds import Credentials
 from apps.log_sinks.models import LogSink
 from apps.organizations.models import Organization
 

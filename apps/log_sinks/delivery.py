@@ -20,8 +20,8 @@ from apps.kernel.ids import new_id, time_of
 from apps.kernel.postgres import database
 from apps.log_sinks import queue
 from apps.log_sinks.access import SINKS
-from apps.log_sinks.credentials import Credentials
 from apps.log_sinks.kinds import (
+    Credentials,
     SinkAddress,
     SinkBatch,
     bucket_request,

@@ -1,4 +1,5 @@
-"""Kinds of log sinks: how a batch of rows becomes the request of a webhook, a bucket, or a receiver of OTLP. Pure.
+"""Kinds of log sinks: how a batch of rows becomes the request of a webhook, a bucket, or a receiver of OTLP;
+and the credentials of each, which are stored encrypted. Pure.
 
 - Webhooks get JSON lines or one JSON array, signed as in Standard Webhooks (`webhook-id`, `webhook-timestamp` and
   `webhook-signature`, https://www.standardwebhooks.com).
@@ -6,10 +7,13 @@
   key, and so replaces its object.
 - OTLP receivers (Langfuse and compatible services) get rows as spans by OpenTelemetry's conventions for generative AI,
   in JSON. Ids are derived from the row's id, so a row that is sent twice is one span.
+
+Credentials never appear in logs or exceptions.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -21,14 +25,55 @@ from uuid import UUID
 
 import msgspec
 
-from apps.destinations.credentials import WebhookSecret
+from apps.destinations.credentials import SealedStruct, WebhookSecret
 from apps.destinations.exchange import DeliveryRequest
 from apps.kernel.secrets.webhook_signature import signed_headers
 from apps.keys.aws_signature import STORAGE, Place, Signable, signature
-from apps.log_sinks.credentials import BucketKeys, OtlpKeys
 from apps.logs.genai_names import SCHEMA_URL, finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
 from apps.logs.serializers import encode, entry_of
+
+
+class BucketKeys(SealedStruct, frozen=True, tag="s3"):
+    """The access key of a bucket."""
+
+    access_key_id: str
+    secret_access_key: str
+
+    @property
+    def masked(self) -> str:
+        """The displayable part: the id is public."""
+        return self.access_key_id
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values to redact."""
+        return [self.secret_access_key]
+
+
+class OtlpKeys(SealedStruct, frozen=True, tag="otlp"):
+    """Keys for basic authentication: a public and a secret key."""
+
+    public_key: str
+    secret_key: str
+
+    @property
+    def masked(self) -> str:
+        """The displayable part: the public key."""
+        return self.public_key
+
+    @property
+    def basic(self) -> str:
+        """The value of `Authorization`."""
+        return "Basic " + base64.b64encode(f"{self.public_key}:{self.secret_key}".encode()).decode()
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values to redact."""
+        return [self.secret_key, self.basic.removeprefix("Basic ")]
+
+
+Credentials = WebhookSecret | BucketKeys | OtlpKeys
 
 
 class SinkBatch(NamedTuple):

@@ -10,17 +10,17 @@ from smtplib import SMTPException
 
 import structlog
 from django.conf import settings
-from django.core.mail import EmailMessage
+from django.utils.translation import gettext, gettext_noop
 
 from apps.log_sinks.models import LogSink
+from apps.organizations.access import by_language, owner_addresses, send_in_languages
 from apps.organizations.models import Organization
-from apps.organizations.organization_lookup import owner_addresses
 
 log = structlog.get_logger(__name__)
 
-_SUBJECT = "The log sink {sink} of {organization} was switched off"
-_TEXT = """The log sink {sink} of {organization} has not accepted deliveries for three days, since
-{since:%Y-%m-%d %H:%M} UTC. It was switched off; new requests are not sent to it.
+_SUBJECT = gettext_noop("The log sink {sink} of {organization} was switched off")
+_TEXT = gettext_noop("""The log sink {sink} of {organization} has not accepted deliveries for three days, since
+{since} UTC. It was switched off; new requests are not sent to it.
 
 Last error: {error}
 
@@ -29,7 +29,7 @@ Fix the problem at {host}, then switch the sink on again, with new credentials i
 {place}/app/o/{organization_id}/log-sinks
 
 Rows that waited when it was switched off are sent then, unless they are older than five days.
-"""
+""")
 
 
 def tell_owners() -> int:
@@ -49,18 +49,17 @@ def tell_owners() -> int:
 
 
 def _send(sink: LogSink) -> None:
-    addresses = sorted(owner_addresses(sink.organization_id))
-    if not addresses:
-        return
-    names = {"sink": sink.name, "organization": sink.organization.name}
-    # A line break in a name must not add e-mail headers.
-    subject = " ".join(_SUBJECT.format(**names).split())
-    text = _TEXT.format(
-        **names,
-        since=sink.failing_since,
-        error=sink.last_error,
-        host=sink.url.partition("://")[2].partition("/")[0],
-        place=settings.PUBLIC_URL,
-        organization_id=sink.organization_id,
-    )
-    EmailMessage(subject, text, bcc=addresses).send()
+    words = {
+        "sink": sink.name,
+        "organization": sink.organization.name,
+        "since": f"{sink.failing_since:%Y-%m-%d %H:%M}",
+        "error": sink.last_error,
+        "host": sink.url.partition("://")[2].partition("/")[0],
+        "place": settings.PUBLIC_URL,
+        "organization_id": sink.organization_id,
+    }
+
+    def write() -> tuple[str, str]:
+        return gettext(_SUBJECT).format(**words), gettext(_TEXT).format(**words)
+
+    send_in_languages(by_language(owner_addresses(sink.organization_id)), write)

@@ -18,7 +18,7 @@ from django.db.models import F, Min, TextField
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
-from apps.kernel.postgres.postgres_arrays import write_array
+from apps.kernel.postgres.rows import write_array
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs.models import RequestLog
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow

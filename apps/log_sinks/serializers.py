@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
-from apps.destinations.credentials import WebhookSecret
-from apps.destinations.serializers import MAX_KEY, WebhookSecretField
+from apps.destinations.credentials import MAX_KEY, WebhookSecret, WebhookSecretField
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import (
     BooleanField,
@@ -21,8 +20,7 @@ from apps.kernel.rest.serializers import (
     camel,
 )
 from apps.log_sinks.actions import NewSink
-from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys
-from apps.log_sinks.kinds import JSON_ARRAY, JSON_LINES
+from apps.log_sinks.kinds import JSON_ARRAY, JSON_LINES, BucketKeys, Credentials, OtlpKeys
 from apps.log_sinks.models import LogSink
 
 # As in a path: names of buckets, and prefixes of objects' keys.

@@ -9,7 +9,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.endpoint import described, message_field
 from apps.kernel.rest.serializers import Nothing
 from apps.log_sinks import actions
 from apps.log_sinks.access import SINKS

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from apps.kernel.errors import Forbidden
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.keys.access import NO_KEY, is_of_teams
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.activity import ActivityScope

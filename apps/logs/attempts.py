@@ -6,24 +6,38 @@ Pure. Rows from before times were recorded, and their attempts, have no bars.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeGuard
 
+from django.utils.translation import gettext
+
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.languages import gettext_lazy
 from apps.logs.query import objects_in
 
-_STEPS = (("first byte after", "first_byte_ms"), ("first content after", "first_content_ms"), ("took", "end_ms"))
+# Words for a part of an attempt, and the moments between which it is.
+_STEPS = (
+    (gettext_lazy("connected in {time}"), "connect_start_ms", "connect_end_ms"),
+    (gettext_lazy("first byte after {time}"), "start_ms", "first_byte_ms"),
+    (gettext_lazy("first content after {time}"), "start_ms", "first_content_ms"),
+    (gettext_lazy("took {time}"), "start_ms", "end_ms"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptBar:
-    """Places and widths of an attempt's bar as percentages of the request: waiting, then answering."""
+    """Places and widths of an attempt's bar as percentages of the request: waiting, then answering.
+
+    Within the wait, a new connection is made from `connect` on; both are empty where an open one was used.
+    """
 
     start: str
     waiting: str
     content: str
     answering: str
+    connect: str = ""
+    connecting: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +92,28 @@ def _attempt(line: Mapping[str, Any], scores: Mapping[str, Any], reason: str, wh
         score=f"{score:.2f}" if _is_number(score) else as_text.NOTHING,
         reason=reason,
         times=_times(line) if whole else "",
-        bar=bar_of(line["start_ms"], line.get("first_content_ms"), line["end_ms"], whole) if whole else None,
+        bar=_bar(line, whole) if whole else None,
     )
+
+
+def _bar(line: Mapping[str, Any], whole: int) -> AttemptBar:
+    bar = bar_of(line["start_ms"], line.get("first_content_ms"), line["end_ms"], whole)
+    began, connected = line.get("connect_start_ms"), line.get("connect_end_ms", line["end_ms"])
+    if not _is_number(began) or not _is_number(connected):
+        return bar
+    return replace(bar, connect=_percent(began, whole), connecting=_percent(connected - began, whole))
 
 
 def _outcome(line: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
     error = str(line.get("error_type", "failed"))
     status = [] if line.get("status_code") is None else [f"HTTP {line['status_code']}"]
     if line.get("succeeded") is True:
-        return "ok", ["answered", *status]
+        return "ok", [gettext("answered"), *status]
     if error == "hedge_lost":
-        return "slower", ["slower, closed"]
+        return "slower", [gettext("slower, closed")]
     if error == "canceled":
-        return "slower", ["closed, the client left"]
-    return "bad", ["failed", *status, error.replace("_", " ")]
+        return "slower", [gettext("closed, the client left")]
+    return "bad", [gettext("failed"), *status, error.replace("_", " ")]
 
 
 def _reason(before: Mapping[str, Any], line: Mapping[str, Any]) -> str:
@@ -101,19 +123,24 @@ def _reason(before: Mapping[str, Any], line: Mapping[str, Any]) -> str:
     provider = str(before.get("provider", ""))
     started, ended = line.get("start_ms"), before.get("end_ms")
     if _is_number(started) and _is_number(ended) and started < ended:
-        return f"Hedge: {provider} had not answered yet"
+        return gettext("Hedge: {provider} had not answered yet").format(provider=provider)
     why = f"{provider} {', '.join(_outcome(before)[1])}"
     if (before.get("used_model"), before.get("provider")) == (line.get("used_model"), line.get("provider")):
-        return f"Retry: {why}"
+        return gettext("Retry: {reason}").format(reason=why)
     is_other_model = before.get("used_model") != line.get("used_model")
-    return f"{'Fallback model' if is_other_model else 'Fallback'}: {why}"
+    words = gettext("Fallback model: {reason}") if is_other_model else gettext("Fallback: {reason}")
+    return words.format(reason=why)
 
 
 def _times(line: Mapping[str, Any]) -> str:
     start = line["start_ms"]
-    reached = [(words, line.get(name)) for words, name in _STEPS]
-    parts = [f"{words} {as_text.milliseconds(at - start)}" for words, at in reached if _is_number(at)]
-    return ", ".join([f"called at {as_text.milliseconds(start)}", *parts])
+    spans = [(words, line.get(since), line.get(until)) for words, since, until in _STEPS]
+    parts = [
+        words.format(time=as_text.milliseconds(until - since))
+        for words, since, until in spans
+        if _is_number(since) and _is_number(until)
+    ]
+    return ", ".join([gettext("called at {time}").format(time=as_text.milliseconds(start)), *parts])
 
 
 def bar_of(start: float, content: float | None, end: float, whole: float) -> AttemptBar:

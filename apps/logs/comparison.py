@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final
 
+from django.utils.translation import gettext, pgettext
+
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.languages import gettext_lazy
 from apps.logs.conversation import Said, answers_of, messages_of
 from apps.logs.query import LogRow
 from apps.logs.request_page import end_of
@@ -98,7 +101,11 @@ def _differences(ours: list[str], theirs: list[str]) -> list[DiffLine]:
     found, end = list[DiffLine](), 0
     for group in SequenceMatcher(None, ours, theirs).get_grouped_opcodes(_CONTEXT):
         skipped = group[0][1] - end
-        found += [DiffLine("skipped", f"{as_text.count(skipped)} equal lines")] if skipped else []
+        found += (
+            [DiffLine("skipped", gettext("{count} equal lines").format(count=as_text.count(skipped)))]
+            if skipped
+            else []
+        )
         end = group[-1][2]
         for kind, first, until, other, other_until in group:
             if kind == "equal":
@@ -133,18 +140,18 @@ def _change(one: Any, other: Any, write: Callable[[Any], str]) -> str:
 
 
 _TEXTS: Final[tuple[tuple[str, Callable[[LogRow], str]], ...]] = (
-    ("Model", lambda row: str(row["used_model"] or row["requested_model"])),
-    ("Provider", lambda row: str(row["used_provider"] or "none")),
-    ("Status", lambda row: f"{row['status_code'] or as_text.NOTHING} {end_of(row)}"),
+    (gettext_lazy("Model"), lambda row: str(row["used_model"] or row["requested_model"])),
+    (gettext_lazy("Provider"), lambda row: str(row["used_provider"] or pgettext("provider", "none"))),
+    (gettext_lazy("Status"), lambda row: f"{row['status_code'] or as_text.NOTHING} {end_of(row)}"),
 )
 _FIGURES: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
-    ("Cost", "cost", as_text.exact_usd),
-    ("Duration", "duration", as_text.milliseconds),
-    ("First token", "time_to_first_token", as_text.milliseconds),
-    ("Prompt tokens", "prompt_tokens", as_text.count),
-    ("of which cached", "cached_tokens", as_text.count),
-    ("Completion tokens", "completion_tokens", as_text.count),
-    ("of which reasoning", "reasoning_tokens", as_text.count),
-    ("Temperature", "temperature", str),
-    ("Most tokens", "max_tokens", as_text.count),
+    (gettext_lazy("Cost"), "cost", as_text.exact_usd),
+    (gettext_lazy("Duration"), "duration", as_text.milliseconds),
+    (gettext_lazy("First token"), "time_to_first_token", as_text.milliseconds),
+    (gettext_lazy("Prompt tokens"), "prompt_tokens", as_text.count),
+    (gettext_lazy("of which cached"), "cached_tokens", as_text.count),
+    (gettext_lazy("Completion tokens"), "completion_tokens", as_text.count),
+    (gettext_lazy("of which reasoning"), "reasoning_tokens", as_text.count),
+    (gettext_lazy("Temperature"), "temperature", str),
+    (gettext_lazy("Most tokens"), "max_tokens", as_text.count),
 )

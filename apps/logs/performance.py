@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 from math import log2
 from typing import Any, Final
 
-from django.db import connection, connections
+from django.db import connections
 
 from apps.kernel.ids import time_of
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.entry import Entry
 from apps.logs.models import PerformanceCounts, PerformanceDelta, PerformanceSlot
-from apps.logs.traffic import STEPS_PER_DOUBLING
-from apps.logs.traffic_report import TrafficWindow, percentile_of
+from apps.logs.rollup import SLOT_ORIGIN, SlotRollup, Sum
+from apps.logs.traffic import STEPS_PER_DOUBLING, TrafficWindow, percentile_of
 
 # The first step that has a count of its own, and how many steps there are: 16 ms to 131 s, 1 to 4,096 tokens a second.
 # Smaller and larger values count in the first and the last one.
@@ -29,8 +29,6 @@ FIRST_TOKEN_STEPS: Final = (16, 52)
 SPEED_STEPS: Final = (0, 48)
 # Retention of slots by their minutes.
 KEPT: Final = {60: timedelta(days=8), 1440: timedelta(days=90)}
-# Deltas folded by one statement.
-BATCH: Final = 10_000
 WINDOWS: Final = {
     one.name: one
     for one in (
@@ -39,10 +37,7 @@ WINDOWS: Final = {
         TrafficWindow("30d", "30 days", 30, timedelta(days=1), 1440),
     )
 }
-# Slots start at a multiple of their length since then.
-_ORIGIN: Final = "TIMESTAMPTZ '2000-01-01 00:00:00+00'"
 _SLOTS, _DELTAS = PerformanceSlot._meta.db_table, PerformanceDelta._meta.db_table
-_COUNTS: Final = "succeeded, failed, first_token_steps, speed_steps"
 
 
 @dataclass(slots=True)
@@ -138,37 +133,18 @@ def _array(expression: str, name: str, count: int) -> str:
 
 
 _ARRAYS: Final = {"first_token_steps": FIRST_TOKEN_STEPS[1], "speed_steps": SPEED_STEPS[1]}
-_SUMS: Final = ", ".join(
-    [
-        *(f"sum({name})::bigint AS {name}" for name in ("succeeded", "failed")),
-        *(f"{_array('sum({0})', name, count)} AS {name}" for name, count in _ARRAYS.items()),
-    ]
-)
-_ADDED: Final = ", ".join(
-    [
-        *(f"{name} = slot.{name} + excluded.{name}" for name in ("succeeded", "failed")),
-        *(f"{name} = {_array('slot.{0} + excluded.{0}', name, count)}" for name, count in _ARRAYS.items()),
-    ]
-)
-_FOLD: Final = f"""
-    WITH taken AS (
-        DELETE FROM {_DELTAS} WHERE id = ANY(ARRAY(
-            SELECT id FROM {_DELTAS} ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-        )) RETURNING starts_at, model, provider, {_COUNTS}
-    ), folded AS (
-        INSERT INTO {_SLOTS} AS slot (minutes, model, starts_at, provider, {_COUNTS})
-        SELECT length.minutes, model, length.starts_at, provider, {_SUMS}
-        FROM taken CROSS JOIN LATERAL (
-            VALUES (60, taken.starts_at), (1440, date_bin('1 day', taken.starts_at, {_ORIGIN}))
-        ) AS length (minutes, starts_at)
-        GROUP BY length.minutes, model, length.starts_at, provider
-        ORDER BY length.minutes, model, length.starts_at, provider
-        ON CONFLICT (minutes, model, starts_at, provider) DO UPDATE SET {_ADDED}
-    )
-    SELECT count(*) FROM taken
-"""  # noqa: S608 - names are ours
+_SUMS: Final = {
+    name: Sum(f"sum({name})::bigint", f"slot.{name} + excluded.{name}") for name in ("succeeded", "failed")
+} | {
+    name: Sum(_array("sum({0})", name, count), _array("slot.{0} + excluded.{0}", name, count))
+    for name, count in _ARRAYS.items()
+}
+_ROLLUP: Final = SlotRollup(PerformanceSlot, PerformanceDelta, ("model", "starts_at", "provider"), _SUMS, KEPT)
+fold, expire = _ROLLUP.fold, _ROLLUP.expire
+_COUNTS: Final = ", ".join(_SUMS)
+_TOTALS: Final = ", ".join(f"{one.of_group} AS {name}" for name, one in _SUMS.items())
 _QUESTION: Final = f"""
-    SELECT model, provider, date_bin(%(bar)s, starts_at, {_ORIGIN}) AS bar, {_SUMS}
+    SELECT model, provider, date_bin(%(bar)s, starts_at, {SLOT_ORIGIN}) AS bar, {_TOTALS}
     FROM (
         SELECT model, provider, starts_at, {_COUNTS} FROM {_SLOTS}
         WHERE minutes = %(minutes)s AND model = ANY(%(models)s) AND starts_at >= %(first)s
@@ -178,26 +154,6 @@ _QUESTION: Final = f"""
     ) AS added
     GROUP BY model, provider, bar ORDER BY model, provider, bar
 """  # noqa: S608 - names are ours
-
-
-def fold() -> int:
-    """Fold existing deltas into their slots; return how many. Safe to run concurrently."""
-    folded = 0
-    while True:
-        with connection.cursor() as cursor:
-            cursor.execute(_FOLD, [BATCH])
-            taken = int(cursor.fetchone()[0])
-        folded += taken
-        if taken < BATCH:
-            return folded
-
-
-def expire(now: datetime) -> int:
-    """Delete expired slots; return how many."""
-    return sum(
-        PerformanceSlot.objects.filter(minutes=minutes, starts_at__lt=now - kept).delete()[0]
-        for minutes, kept in KEPT.items()
-    )
 
 
 def read_performance(

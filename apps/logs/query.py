@@ -13,6 +13,9 @@ from django.db.models import JSONField
 from apps.kernel.money import MoneyField
 from apps.logs.models import RequestLog
 
+# Characters of a search for text.
+MAX_TEXT = 200
+
 # A row by column; JSON columns stay text and are passed on unparsed.
 LogRow = dict[str, Any]
 

@@ -21,8 +21,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.ids import find_id
 from apps.kernel.postgres.replica import PRIMARY
-from apps.kernel.valkey.redis import LuaScript
-from apps.kernel.valkey.store_keys import tagged_key
+from apps.kernel.valkey.redis import LuaScript, tagged_key
 from apps.logs.models import RefusedHour
 
 # Statuses of refusals; 401 has no key. Guardrails answer 400, distinguished from bad requests by their code.

@@ -13,7 +13,10 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
+from django.utils.translation import gettext, pgettext
+
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.languages import gettext_lazy
 from apps.logs.answers import SHOWN_TYPES
 from apps.logs.attempts import Waterfall, waterfall_of
 from apps.logs.conversation import Said, answers_of, as_shown, messages_of, settings_of
@@ -26,63 +29,80 @@ MAX_MESSAGES: Final = 100
 MAX_LINE: Final = 100
 # Finish reasons, as stored and as shown.
 ENDS: Final = (
-    ("completed", "Completed"),
-    ("tool_calls", "Asked for tools"),
-    ("length_limit", "Cut off at its limit"),
-    ("content_filter", "Content filter"),
-    ("client_error", "Request refused"),
-    ("upstream_error", "Provider failed"),
-    ("gateway_error", "Gateway failed"),
-    ("canceled", "Client left"),
-    ("unknown", "Unknown"),
+    ("completed", gettext_lazy("Completed")),
+    ("tool_calls", gettext_lazy("Asked for tools")),
+    ("length_limit", gettext_lazy("Cut off at its limit")),
+    ("content_filter", gettext_lazy("Content filter")),
+    ("client_error", gettext_lazy("Request refused")),
+    ("upstream_error", gettext_lazy("Provider failed")),
+    ("gateway_error", gettext_lazy("Gateway failed")),
+    ("canceled", gettext_lazy("Client left")),
+    ("unknown", gettext_lazy("Unknown")),
 )
 # Column of a cost, its label, and the column with its tokens.
 _COSTS: Final = (
-    ("input_cost", "Input", "prompt_tokens"),
-    ("cached_input_cost", "Cached input", "cached_tokens"),
-    ("cache_write_cost", "Written to the cache", "cache_write_tokens"),
-    ("output_cost", "Output", "completion_tokens"),
-    ("image_input_cost", "Images in", "image_input_tokens"),
-    ("image_output_cost", "Images out", "image_output_tokens"),
-    ("request_cost", "Per request", ""),
-    ("web_search_cost", "Web search", ""),
+    ("input_cost", gettext_lazy("Input"), "prompt_tokens"),
+    ("cached_input_cost", gettext_lazy("Cached input"), "cached_tokens"),
+    ("cache_write_cost", gettext_lazy("Written to the cache"), "cache_write_tokens"),
+    ("output_cost", gettext_lazy("Output"), "completion_tokens"),
+    ("image_input_cost", gettext_lazy("Images in"), "image_input_tokens"),
+    ("image_output_cost", gettext_lazy("Images out"), "image_output_tokens"),
+    ("request_cost", gettext_lazy("Per request"), ""),
+    ("web_search_cost", gettext_lazy("Web search"), ""),
 )
 _NOT_IN_THE_TOTAL: Final = (
-    ("discount_savings", "Saved by discounts"),
-    ("data_storage_cost", "Log storage (not in the total)"),
+    ("discount_savings", gettext_lazy("Saved by discounts")),
+    ("data_storage_cost", gettext_lazy("Log storage (not in the total)")),
 )
 _TOKENS: Final = (
-    ("prompt_tokens", "Prompt"),
-    ("cached_tokens", "of which read from the cache"),
-    ("cache_write_tokens", "of which written to the cache"),
-    ("image_input_tokens", "of which images"),
-    ("completion_tokens", "Completion"),
-    ("reasoning_tokens", "of which reasoning"),
-    ("image_output_tokens", "of which generated images"),
-    ("total_tokens", "Total"),
+    ("prompt_tokens", gettext_lazy("Prompt")),
+    ("cached_tokens", gettext_lazy("of which read from the cache")),
+    ("cache_write_tokens", gettext_lazy("of which written to the cache")),
+    ("image_input_tokens", gettext_lazy("of which images")),
+    ("completion_tokens", gettext_lazy("Completion")),
+    ("reasoning_tokens", gettext_lazy("of which reasoning")),
+    ("image_output_tokens", gettext_lazy("of which generated images")),
+    ("total_tokens", gettext_lazy("Total")),
 )
 _PARAMETERS: Final = (
-    ("temperature", "Temperature"),
-    ("top_p", "Top p"),
-    ("max_tokens", "Most tokens"),
-    ("frequency_penalty", "Frequency penalty"),
-    ("presence_penalty", "Presence penalty"),
-    ("reasoning_effort", "Reasoning effort"),
-    ("reasoning_max_tokens", "Most reasoning tokens"),
+    ("temperature", gettext_lazy("Temperature")),
+    ("top_p", gettext_lazy("Top p")),
+    ("max_tokens", gettext_lazy("Most tokens")),
+    ("frequency_penalty", gettext_lazy("Frequency penalty")),
+    ("presence_penalty", gettext_lazy("Presence penalty")),
+    ("reasoning_effort", gettext_lazy("Reasoning effort")),
+    ("reasoning_max_tokens", gettext_lazy("Most reasoning tokens")),
 )
-_ERROR: Final = (("status", "Status"), ("type", "Class"), ("code", "Code"), ("reason", "Reason"))
+_ERROR: Final = (
+    ("status", gettext_lazy("Status")),
+    ("type", gettext_lazy("Class")),
+    ("code", gettext_lazy("Code")),
+    ("reason", gettext_lazy("Reason")),
+)
 _REASONS: Final = {
-    "single-provider-available": "the only provider that could answer",
-    "direct-provider-specified": "the request named it",
-    "weighted-score": "the best score",
-    "price-only-no-metrics": "the best price; no speed was measured yet",
-    "session-affinity": "the conversation's prompt is cached there",
-    "random-exploration": "a trial, to measure it",
-    "circuit-probe": "a trial, to see whether it has recovered",
-    "low-uptime-fallback": "the named provider's uptime was below 90 %",
+    "single-provider-available": gettext_lazy("the only provider that could answer"),
+    "direct-provider-specified": gettext_lazy("the request named it"),
+    "weighted-score": gettext_lazy("the best score"),
+    "price-only-no-metrics": gettext_lazy("the best price; no speed was measured yet"),
+    "session-affinity": gettext_lazy("the conversation's prompt is cached there"),
+    "random-exploration": gettext_lazy("a trial, to measure it"),
+    "circuit-probe": gettext_lazy("a trial, to see whether it has recovered"),
+    "low-uptime-fallback": gettext_lazy("the named provider's uptime was below 90 %"),
 }
-_STORED: Final = {"none": "no content", "metadata": "metadata", "retain": "content"}
-SCORE_COLUMNS: Final = ("Provider", "Score", "USD per million", "Uptime", "Latency", "Speed", "Circuit")
+_STORED: Final = {
+    "none": gettext_lazy("no content"),
+    "metadata": gettext_lazy("metadata"),
+    "retain": gettext_lazy("content"),
+}
+SCORE_COLUMNS: Final = (
+    gettext_lazy("Provider"),
+    gettext_lazy("Score"),
+    gettext_lazy("USD per million"),
+    gettext_lazy("Uptime"),
+    gettext_lazy("Latency"),
+    gettext_lazy("Speed"),
+    gettext_lazy("Circuit"),
+)
 
 
 class Reader(Enum):
@@ -226,7 +246,11 @@ def _tokens(row: LogRow, column: str) -> str:
 
 
 def _reasoning(row: LogRow) -> str:
-    return f"of which {as_text.count(row['reasoning_tokens'])} reasoning" if row["reasoning_tokens"] else ""
+    return (
+        gettext("of which {count} reasoning").format(count=as_text.count(row["reasoning_tokens"]))
+        if row["reasoning_tokens"]
+        else ""
+    )
 
 
 def keeps_content(row: LogRow) -> bool:
@@ -249,30 +273,39 @@ def first_line(row: LogRow) -> str:
     """Return the start of an answer for a list: its first line, else its refusal, called tools or media."""
     calls = [str(call["name"]) for call in objects_in(read_json(row["tool_calls"])) if "name" in call]
     made = [str(one.get("kind")) for one in objects_in(read_json(row["media"]))]
-    texts = (row["content"], row["refusal"], f"calls {', '.join(calls)}" if calls else "", ", ".join(made))
+    texts = (
+        row["content"],
+        row["refusal"],
+        gettext("calls {tools}").format(tools=", ".join(calls)) if calls else "",
+        ", ".join(made),
+    )
     line = next((text.strip() for text in texts if text and text.strip()), "").partition("\n")[0]
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
 
 
 def _headline(row: LogRow) -> list[Fact]:
-    counts = f"{_count(row['prompt_tokens'])} in, {_count(row['completion_tokens'])} out"
+    counts = gettext("{prompt_tokens} in, {completion_tokens} out").format(
+        prompt_tokens=_count(row["prompt_tokens"]), completion_tokens=_count(row["completion_tokens"])
+    )
     first = row["time_to_first_token"]
     return [
-        Fact("Status", str(row["status_code"] or as_text.NOTHING), end_of(row)),
-        Fact("Cost", _usd(row["cost"]), "estimated" if row["estimated_cost"] else ""),
-        Fact("Tokens", _count(row["total_tokens"]), counts),
+        Fact(gettext("Status"), str(row["status_code"] or as_text.NOTHING), end_of(row)),
+        Fact(gettext("Cost"), _usd(row["cost"]), gettext("estimated") if row["estimated_cost"] else ""),
+        Fact(gettext("Tokens"), _count(row["total_tokens"]), counts),
         Fact(
-            "Duration",
+            gettext("Duration"),
             as_text.milliseconds(row["duration"]),
-            "" if first is None else f"first token after {as_text.milliseconds(first)}",
+            ""
+            if first is None
+            else gettext("first token after {milliseconds}").format(milliseconds=as_text.milliseconds(first)),
         ),
-        Fact("Provider", row["used_provider"] or "none", _payment(row)),
+        Fact(gettext("Provider"), row["used_provider"] or pgettext("provider", "none"), _payment(row)),
     ]
 
 
 def _payment(row: LogRow) -> str:
     mode = row["used_mode"] or row["mode"]
-    return "paid from credits" if mode == "credits" else "paid with a provider key"
+    return gettext("paid from credits") if mode == "credits" else gettext("paid with a provider key")
 
 
 def _failure(row: LogRow) -> list[Fact]:
@@ -286,7 +319,7 @@ def _guard_run(call: Mapping[str, Any]) -> GuardRun:
     return GuardRun(
         # Rows from before names were stored have the type.
         str(call.get("rule_name") or call.get("type") or ""),
-        {"input": "request", "output": "answer"}.get(str(call.get("direction")), ""),
+        {"input": gettext("request"), "output": gettext("answer")}.get(str(call.get("direction")), ""),
         f"{outcome}: {error}" if error else outcome,
         as_text.milliseconds(took) if _is_number(took) else as_text.NOTHING,
         _usd(Decimal(str(cost))) if _is_number(cost) else as_text.NOTHING,
@@ -303,7 +336,9 @@ def _scores(routing: Mapping[str, Any]) -> list[list[str]]:
             _number(line.get("uptime"), "{:g}%"),
             as_text.milliseconds(line["latency"]) if _is_number(line.get("latency")) else as_text.NOTHING,
             _number(line.get("throughput"), "{:g} tokens/s"),
-            "open" if line.get("circuit") == "open" else "closed",
+            pgettext("circuit breaker", "open")
+            if line.get("circuit") == "open"
+            else pgettext("circuit breaker", "closed"),
         ]
         for line in objects_in(routing.get("providerScores"))
     ]
@@ -316,10 +351,10 @@ def _facts(row: LogRow, reader: Reader, links: Mapping[str, Link]) -> Iterator[F
             yield Fact(field.title, link.text, href=link.href, is_number=field.is_number)
     counts = read_object(row["tool_call_counts"]) if reader is Reader.TENANT else {}
     if counts:
-        yield Fact("Tools called", ", ".join(f"{name} ({number})" for name, number in counts.items()))
+        yield Fact(gettext("Tools called"), ", ".join(f"{name} ({number})" for name, number in counts.items()))
     tags = read_object(row["custom_headers"]) if reader is Reader.TENANT else {}
     for name, value in sorted((str(name), str(value)) for name, value in tags.items()):
-        yield Fact(f"Tag {name}", value)
+        yield Fact(gettext("Tag {name}").format(name=name), value)
 
 
 def _value(read: str | Callable[[LogRow], str], row: LogRow, links: Mapping[str, Link]) -> Link:
@@ -335,7 +370,7 @@ def _requested(row: LogRow) -> str:
 
 
 def _answered(row: LogRow) -> str:
-    return f"{row['used_provider']}/{row['used_model']}" if row["used_provider"] else "no provider"
+    return f"{row['used_provider']}/{row['used_model']}" if row["used_provider"] else gettext("no provider")
 
 
 def _ended(row: LogRow) -> str:
@@ -343,7 +378,7 @@ def _ended(row: LogRow) -> str:
 
 
 def _yes(column: str) -> Callable[[LogRow], str]:
-    return lambda row: "" if row[column] is None else "yes" if row[column] else "no"
+    return lambda row: "" if row[column] is None else gettext("yes") if row[column] else gettext("no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,33 +394,41 @@ class _Field:
 _TENANTS, _OPERATORS = frozenset({Reader.TENANT}), frozenset({Reader.OPERATOR})
 # Operators do not see values that the customer chose freely.
 _FACTS: Final = (
-    _Field("Sent", lambda row: f"{row['created_at']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC", _OPERATORS),
-    _Field("Organization", "organization_id", _OPERATORS),
-    _Field("Project", "project_id"),
-    _Field("API key", "api_key_id"),
-    _Field("Provider key", "provider_key_id", _OPERATORS),
-    _Field("Requested model", _requested),
-    _Field("Answered by", _answered),
-    _Field("Provider's name of the model", "underlying_model"),
-    _Field("Finish reason", _ended),
-    _Field("Endpoint", lambda row: row["route"].replace("_", " ")),
-    _Field("Streamed", _yes("streamed")),
-    _Field("From the response cache", _yes("cached")),
-    _Field("Client left", _yes("canceled")),
-    _Field("Source", "source", _TENANTS),
-    _Field("Session", "session_id", _TENANTS),
-    _Field("Client", "user_agent", _TENANTS),
-    _Field("Response size", lambda row: f"{as_text.count(row['response_size'])} bytes", is_number=True),
-    _Field("Stored", lambda row: _STORED[row["retention_level"]], _OPERATORS),
-    _Field("Request id", "request_id"),
-    _Field("Log id", "id"),
+    _Field(gettext_lazy("Sent"), lambda row: f"{row['created_at']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC", _OPERATORS),
+    _Field(gettext_lazy("Organization"), "organization_id", _OPERATORS),
+    _Field(gettext_lazy("Project"), "project_id"),
+    _Field(gettext_lazy("API key"), "api_key_id"),
+    _Field(gettext_lazy("Provider key"), "provider_key_id", _OPERATORS),
+    _Field(gettext_lazy("Requested model"), _requested),
+    _Field(gettext_lazy("Answered by"), _answered),
+    _Field(gettext_lazy("Provider's name of the model"), "underlying_model"),
+    _Field(gettext_lazy("Finish reason"), _ended),
+    _Field(gettext_lazy("Endpoint"), lambda row: row["route"].replace("_", " ")),
+    _Field(gettext_lazy("Streamed"), _yes("streamed")),
+    _Field(gettext_lazy("From the response cache"), _yes("cached")),
+    _Field(gettext_lazy("Client left"), _yes("canceled")),
+    _Field(gettext_lazy("Source"), "source", _TENANTS),
+    _Field(gettext_lazy("Session"), "session_id", _TENANTS),
+    _Field(gettext_lazy("Client"), "user_agent", _TENANTS),
+    _Field(
+        gettext_lazy("Response size"),
+        lambda row: gettext("{count} bytes").format(count=as_text.count(row["response_size"])),
+        is_number=True,
+    ),
+    _Field(gettext_lazy("Stored"), lambda row: _STORED[row["retention_level"]], _OPERATORS),
+    _Field(gettext_lazy("Request id"), "request_id"),
+    _Field(gettext_lazy("Log id"), "id"),
 )
 
 
 def _media(row: LogRow) -> Iterator[Medium]:
     for number, one in enumerate(objects_in(read_json(row["media"]))):
         content_type, size = str(one.get("contentType") or ""), one.get("size")
-        notes = [content_type, f"{as_text.count(size)} bytes" if isinstance(size, int) else "", one.get("transcript")]
+        notes = [
+            content_type,
+            gettext("{count} bytes").format(count=as_text.count(size)) if isinstance(size, int) else "",
+            one.get("transcript"),
+        ]
         yield Medium(
             number=number,
             kind=str(one.get("kind")),

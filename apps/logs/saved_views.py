@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.http import QueryDict
 
 from apps.kernel.errors import Forbidden, InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.logs.models import SavedView
 from apps.organizations.models import Organization, User
 

@@ -28,7 +28,7 @@ from apps.kernel.rest.serializers import (
 from apps.logs.access import RequestedIds
 from apps.logs.activity import KEPT_DAYS, ActivityTotals
 from apps.logs.answers import choices_of
-from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
+from apps.logs.query import COLUMNS, JSON_COLUMNS, MAX_TEXT, MONEY_COLUMNS, LogFilters, LogRow
 from apps.logs.rollup import SUMS
 from apps.logs.sessions import MAX_SUMMED, LogSession, SessionStep
 
@@ -65,6 +65,12 @@ class LogsQuery(PeriodQuery):
     cursor = CursorField(required=False)
     limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
     order_by = ChoiceField(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
+    text = TextField(
+        required=False,
+        max_length=MAX_TEXT,
+        help_text='words of kept prompts and answers: `refund`, `"three days"`, `a or b`, `-word`. The newest '
+        "first, in one organization. A search ends after a second: a page may then be short, and `nextCursor` goes on",
+    )
 
 
 class LogsExportQuery(LogsQuery):
@@ -72,6 +78,7 @@ class LogsExportQuery(LogsQuery):
 
     cursor = None  # type: ignore[assignment]  # the framework's way to leave a field out
     limit = None  # type: ignore[assignment]  # likewise
+    text = None  # type: ignore[assignment]  # likewise
     format = ChoiceField(["csv", "jsonl"], default="csv")
 
 
@@ -88,6 +95,7 @@ class SessionsQuery(PeriodQuery):
     org_id = TextField(required=False)
     project_id = TextField(required=False)
     api_key_id = TextField(required=False)
+    team_id = TextField(required=False, help_text="Keys in this team, of its projects, or of its parts; with a session")
     cursor = CursorField(required=False)
     limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 

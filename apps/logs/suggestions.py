@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from django.utils.translation import gettext
+
 from apps.kernel.ids import find_id
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.access import LogScope
@@ -40,18 +42,18 @@ def find_suggestions(scope: LogScope, text: str, using: str = PRIMARY) -> list[S
         return []
     models, providers = find_used_models(scope, using)
     found = [*_requests(scope, wanted)]
-    found += [Suggestion("Model", one, {"model": one}) for one in _containing(models, wanted)]
-    found += [Suggestion("Provider", one, {"provider": one}) for one in _containing(providers, wanted)]
+    found += [Suggestion(gettext("Model"), one, {"model": one}) for one in _containing(models, wanted)]
+    found += [Suggestion(gettext("Provider"), one, {"provider": one}) for one in _containing(providers, wanted)]
     sessions, sources, tags = _newest_values(scope, using)
     if wanted not in sessions and _has_session(scope, wanted, using):
-        found.append(Suggestion("Session", wanted, {"sessionId": wanted}))
-    found += [Suggestion("Session", one, {"sessionId": one}) for one in _containing(sessions, wanted)]
-    found += [Suggestion("Source", one, {"source": one}) for one in _containing(sources, wanted)]
+        found.append(Suggestion(gettext("Session"), wanted, {"sessionId": wanted}))
+    found += [Suggestion(gettext("Session"), one, {"sessionId": one}) for one in _containing(sessions, wanted)]
+    found += [Suggestion(gettext("Source"), one, {"source": one}) for one in _containing(sources, wanted)]
     matching = [tag for tag in tags if wanted.lower() in f"{tag[0]}: {tag[1]}".lower()][:MAX_OF_KIND]
     return [
         *found,
         *(
-            Suggestion("Tag", f"{name}: {value}", {"customHeaderKey": name, "customHeaderValue": value})
+            Suggestion(gettext("Tag"), f"{name}: {value}", {"customHeaderKey": name, "customHeaderValue": value})
             for name, value in matching
         ),
     ]
@@ -66,7 +68,7 @@ def find_request(scope: LogScope, text: str) -> UUID | None:
 def _requests(scope: LogScope, wanted: str) -> Iterator[Suggestion]:
     identifier = find_request(scope, wanted)
     if identifier is not None:
-        yield Suggestion("Request", str(identifier), {"id": str(identifier)})
+        yield Suggestion(gettext("Request"), str(identifier), {"id": str(identifier)})
 
 
 def _containing(values: Iterable[str], wanted: str) -> list[str]:

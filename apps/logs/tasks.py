@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import archiving, partitions, performance, refusals, retention, rollup, text_search, traffic
+from apps.logs import archive, partitions, performance, refusals, retention, rollup, text_search, traffic
 
 log = structlog.get_logger(__name__)
 
@@ -29,20 +29,20 @@ def expire() -> None:
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
     traffic.expire(now)
     performance.expire(now)
-    archiving.expire(now)
+    archive.expire(now)
 
 
 @shared_task(name="logs.blank", time_limit=3000)
 def blank() -> None:
     """Clear columns that exceed the organizations' retention levels. As above."""
     log.info("logs.blanked", rows=retention.blank())
-    archiving.blank()
+    archive.blank()
 
 
 @shared_task(name="logs.move", time_limit=3_500)
 def move() -> None:
     """Move closed days to the log archive, if there is one. As above."""
-    log.info("logs.moved", days=[str(day) for day in archiving.archive_closed_days(timezone.now())])
+    log.info("logs.moved", days=[str(day) for day in archive.archive_closed_days(timezone.now())])
 
 
 @shared_task(name="logs.index_text", time_limit=3_500)

@@ -22,14 +22,12 @@ from apps.kernel.postgres.replica import PRIMARY
 from apps.logs import partitions
 from apps.logs.access import LogScope
 from apps.logs.models import RequestLog
-from apps.logs.query import LogFilters, LogRow
+from apps.logs.query import MAX_TEXT, LogFilters, LogRow
 from apps.logs.search import conditions_of, rows_by_ids, rows_of_organization
 from apps.organizations.models import RetentionLevel
 
 log = structlog.get_logger(__name__)
 
-# Characters of a search.
-MAX_TEXT: Final = 200
 # Seconds of one search, and rows read by one statement.
 TIME_LIMIT: Final = 1.2
 _CHUNK: Final = 200

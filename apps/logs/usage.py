@@ -19,6 +19,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import Q
 
+from apps.kernel.money import ZERO
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.access import LogScope
 from apps.logs.activity import ActivityScope, ActivityWindow
@@ -152,6 +153,61 @@ def find_model_usage(
     with connections[using].cursor() as cursor:
         cursor.execute(_OF_MODELS, asked)
         return [ModelUsage(*row) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationSum:
+    """An organization's usage of a model; the amount in USD."""
+
+    id: UUID
+    requests: int
+    errors: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationUsage:
+    """The usage of a model by all organizations: totals, and the organizations that spent the most."""
+
+    organizations: int
+    requests: int
+    errors: int
+    cost: Decimal
+    largest: list[OrganizationSum]
+
+
+_SUMS_OF_MODEL: Final = ("request_count", "error_count", "input_tokens", "output_tokens", "cost")
+_BY_ORGANIZATION: Final = f"""
+    WITH added AS MATERIALIZED (
+        SELECT organization_id, {", ".join(_SUMS_OF_MODEL)} FROM {ActivityDay._meta.db_table}
+        WHERE date BETWEEN %(first)s AND %(last)s AND project_id = '{ActivityDay.EVERY}'
+            AND api_key_id = '{ActivityDay.EVERY}' AND model = %(model)s
+        UNION ALL
+        SELECT organization_id, {", ".join(_SUMS_OF_MODEL)} FROM {ActivityDelta._meta.db_table}
+        WHERE date BETWEEN %(first)s AND %(last)s AND model = %(model)s
+    ), summed AS (
+        SELECT organization_id, sum(request_count)::bigint AS requests, sum(error_count)::bigint AS errors,
+            sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens, sum(cost) AS cost
+        FROM added GROUP BY organization_id HAVING sum(request_count) > 0
+    )
+    SELECT count(*) OVER (), sum(requests) OVER ()::bigint, sum(errors) OVER ()::bigint, sum(cost) OVER (), summed.*
+    FROM summed ORDER BY cost DESC, organization_id LIMIT %(count)s
+"""  # noqa: S608 - names and the id are ours
+
+
+def find_organization_usage(
+    model: str, window: ActivityWindow, count: int, *, using: str = PRIMARY
+) -> OrganizationUsage:
+    """Return the usage of a model by all organizations, with the `count` that spent the most; exact up to the latest
+    row. For operators: reads the days of all organizations in the window."""
+    asked: dict[str, Any] = {"model": model, "first": window.first, "last": window.last, "count": count}
+    with connections[using].cursor() as cursor:
+        cursor.execute(_BY_ORGANIZATION, asked)
+        rows = cursor.fetchall()
+    organizations, requests, errors, cost = rows[0][:4] if rows else (0, 0, 0, ZERO)
+    return OrganizationUsage(organizations, requests, errors, cost, [OrganizationSum(*row[4:]) for row in rows])
 
 
 @dataclass(frozen=True, slots=True)

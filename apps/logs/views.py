@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -17,8 +17,8 @@ from rest_framework.request import Request
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.postgres import replica
-from apps.kernel.rest.describe import REFUSES, Method, PaginationShape, described
-from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.rest.endpoint import REFUSES, Endpoint, Method, PaginationShape, described
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import Page, page_of, write_cursor
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
@@ -26,6 +26,7 @@ from apps.logs.access import LogScope, access_activity, access_logs, scope_of_ke
 from apps.logs.activity import ActivityTotals, find_days, window_of
 from apps.logs.answers import SHOWN_TYPES, UNKNOWN_TYPE
 from apps.logs.export import FORMATS, ExportRecord, find_pages, write_file
+from apps.logs.query import LogRow
 from apps.logs.search import find_medium, find_page, find_row, find_used_models
 from apps.logs.serializers import (
     DAY_FIELDS,
@@ -49,8 +50,9 @@ from apps.logs.serializers import (
     step_entry,
 )
 from apps.logs.sessions import find_session, find_sessions, find_steps
+from apps.logs.text_search import find_text, has_words
 from apps.organizations.credentials.sessions import MemberEndpoint
-from apps.organizations.models import User
+from apps.organizations.models import Organization, RetentionLevel, User
 
 
 def describe_export(
@@ -95,6 +97,9 @@ class Logs(LogsEndpoint):
         query = self.read_query(LogsQuery)
         limit = query["limit"]
         scope = access_logs(self.scope(), requested_ids_of(query))
+        if "text" in query:
+            page = _find_text(scope, query)
+            return _answer({"logs": [entry_of(row) for row in page.rows], "pagination": page.pagination})
         asked = partial(
             find_page,
             scope,
@@ -247,6 +252,23 @@ class ActivityExport(ActivityEndpoint):
         query = self.read_query(ActivityExportQuery)
         days = self.find_days(query)
         return download("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
+
+
+def _find_text(scope: LogScope, query: Mapping[str, Any]) -> Page[LogRow]:
+    """Return a page of the entries that have the words of a query. Raises InvalidFields."""
+    if not has_words(query["text"]):
+        raise InvalidFields([Issue("text", "Must have a word to search for")])
+    if query["order_by"] == "createdAt_asc":
+        raise InvalidFields([Issue("orderBy", "A search for text lists the newest entries first")])
+    if len(scope.since) > 1:
+        raise InvalidFields([Issue("orgId", "A search for text needs one organization")])
+    # Content from before an organization stopped keeping it is cleared within minutes.
+    keeping = Organization.objects.filter(pk__in=scope.since, retention_level=RetentionLevel.RETAIN)
+    if not keeping.exists():
+        return Page([], query["limit"], None)
+    asked = partial(find_text, scope, filters_of(query), query["text"], after=query.get("cursor"), count=query["limit"])
+    found = replica.read(lambda using: asked(using=using))
+    return Page(found.rows, query["limit"], None if found.next_after is None else write_cursor(found.next_after))
 
 
 def send_medium(scope: LogScope, log_id: str, number: int) -> HttpResponse:

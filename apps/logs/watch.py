@@ -8,8 +8,8 @@ rows. Every tenth look asks instead which readers' sessions and memberships stil
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -35,7 +35,7 @@ WINDOW: Final = timedelta(minutes=15)
 MAX_ROWS: Final = 500
 _COLUMNS: Final = (
     *("id", "project_id", "api_key_id", "provider_key_id", "used_model", "used_provider"),
-    *("finish_reason", "unified_finish_reason", "source", "custom_headers"),
+    *("finish_reason", "unified_finish_reason", "source", "session_id", "custom_headers"),
 )
 
 
@@ -51,6 +51,7 @@ class SeenRow(NamedTuple):
     finish_reason: str | None
     unified_finish_reason: str | None
     source: str | None
+    session_id: str | None
     custom_headers: Any
 
 
@@ -65,6 +66,11 @@ class LogWatch:
         # Digests of the readers' sessions with the number of their readers; and those that no longer hold.
         self.sessions: dict[str, int] = {}
         self.ended: set[str] = set()
+        # The rows of the last query that the one before did not have, and how many of them match: readers of one page
+        # mostly want the same.
+        self.before: dict[UUID, SeenRow] = {}
+        self._fresh: list[SeenRow] = []
+        self._matching: dict[Hashable, int] = {}
         self._next_look = 0.0
         self._is_looking = False
 
@@ -78,13 +84,31 @@ class LogWatch:
             if self.looks % SESSION_TURN == SESSION_TURN - 1:
                 self.ended = set(self.sessions) - live_sessions(self.sessions, self.organization_id)
             else:
-                self.rows = {row.id: row for row in replica.read(self._find)}
+                self._renew({row.id: row for row in replica.read(self._find)})
             self.looks += 1
         except DatabaseError as error:
             log.warning("logs.watch_failed", error=type(error).__name__)
         finally:
             self._is_looking = False
             database.release_connection()
+
+    def _renew(self, rows: dict[UUID, SeenRow]) -> None:
+        self.before, self.rows = self.rows, rows
+        self._fresh = [row for identifier, row in rows.items() if identifier not in self.before]
+        self._matching.clear()
+
+    def count_fresh(self, scope: LogScope, filters: LogFilters) -> int:
+        """Return how many rows of the last query that the one before did not have are in a scope and meet filters."""
+        if not self._fresh or not _are_within(self._fresh, filters):
+            return _count(self._fresh, scope, filters)
+        wanted = (
+            *(scope.project_id, scope.api_key_id, scope.provider_key_id, scope.key_ids),
+            replace(filters, start=None, end=None),
+        )
+        found = self._matching.get(wanted)
+        if found is None:
+            found = self._matching[wanted] = _count(self._fresh, scope, filters)
+        return found
 
     def _find(self, using: str) -> list[SeenRow]:
         rows = RequestLog.objects.using(using).filter(
@@ -125,20 +149,44 @@ class NewRows:
     filters: LogFilters
     newest: UUID | None
     count: int = 0
-    _known: Collection[UUID] | None = None
+    # The rows of the watch when this reader last counted.
+    _seen: dict[UUID, SeenRow] | None = None
 
-    def add(self, rows: dict[UUID, SeenRow]) -> bool:
-        """Count the rows of a look that are new and match; return whether there are any."""
-        known = self._known
-        fresh = [
-            row
-            for identifier, row in rows.items()
-            if (identifier not in known if known is not None else self.newest is not None and identifier > self.newest)
-        ]
-        self._known = rows.keys()
-        matching = sum(1 for row in fresh if matches(row, self.scope, self.filters))
+    def add(self, watch: LogWatch) -> bool:
+        """Count the rows of the watch that are new and match; return whether there are any."""
+        seen, rows = self._seen, watch.rows
+        self._seen = rows
+        if seen is rows:
+            return False
+        if seen is not None and seen is watch.before:
+            matching = watch.count_fresh(self.scope, self.filters)
+        else:
+            fresh = [row for identifier, row in rows.items() if self._is_new(identifier, seen)]
+            matching = _count(fresh, self.scope, self.filters)
         self.count += matching
         return bool(matching)
+
+    def _is_new(self, identifier: UUID, seen: Collection[UUID] | None) -> bool:
+        if seen is not None:
+            return identifier not in seen
+        return self.newest is not None and identifier > self.newest
+
+
+def _count(rows: Iterable[SeenRow], scope: LogScope, filters: LogFilters) -> int:
+    return sum(1 for row in rows if matches(row, scope, filters))
+
+
+def _are_within(rows: Collection[SeenRow], filters: LogFilters) -> bool:
+    """Return whether all rows are within the period of the filters."""
+    if filters.start is None and filters.end is None:
+        return True
+    earliest, latest = find_time(min(row.id for row in rows)), find_time(max(row.id for row in rows))
+    return (
+        earliest is not None
+        and latest is not None
+        and (filters.start is None or filters.start <= earliest)
+        and (filters.end is None or latest <= filters.end)
+    )
 
 
 def matches(row: SeenRow, scope: LogScope, filters: LogFilters) -> bool:
@@ -152,6 +200,7 @@ def matches(row: SeenRow, scope: LogScope, filters: LogFilters) -> bool:
         (filters.finish_reason, row.finish_reason),
         (filters.unified_finish_reason, row.unified_finish_reason),
         (filters.source, row.source),
+        (filters.session_id, row.session_id),
     )
     return (
         (scope.key_ids is None or row.api_key_id in scope.key_ids)

@@ -19,13 +19,12 @@ from apps.gateway.tool_calls.call_tool import call_tool
 from apps.kernel.errors import ApiError, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database
 from apps.keys.secrets import is_api_key
-from apps.mcp.protocol.endpoint import McpEndpoint
-from apps.mcp.protocol.in_session import SESSION_HEADER
-from apps.mcp.protocol.toolbox import MAX_NAME, Caller, CallResult, Progress, Toolbox, UnknownTool
-from apps.mcp.tools.box import GatewayTools
+from apps.mcp.protocol.calls import MAX_NAME, Caller, CallResult, Progress, Toolbox, UnknownTool
+from apps.mcp.protocol.endpoint import SESSION_HEADER, McpEndpoint
+from apps.mcp.tools import GatewayTools
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.tool_names import ALL, SERVER_NAME, joined_names, server_of
+from apps.mcp_servers.tool_pins import ALL, SERVER_NAME, joined_names, server_of
 from apps.oauth.access import authenticate_access_token
 from apps.oauth.resources import MODELS, TOOLS, resource_of, www_authenticate
 

@@ -20,13 +20,11 @@ from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.keys.secrets import last_four_of
 from apps.keys.ssrf_guard import check_url_field
 from apps.mcp_servers.access import SERVERS
+from apps.mcp_servers.client import McpClient, Tool
 from apps.mcp_servers.credentials import Credentials, decrypt_credentials, encrypt_credentials, header_fault
+from apps.mcp_servers.http_exchange import McpServerFailed, McpTarget
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_pins import MAX_PINS, accept, changed_of, forget_others, pins_of
-from apps.mcp_servers.upstream.client import McpClient
-from apps.mcp_servers.upstream.failures import McpServerFailed
-from apps.mcp_servers.upstream.http_exchange import McpTarget
-from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization, Project
 from apps.organizations.outside_calls import outside_call

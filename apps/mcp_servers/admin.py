@@ -38,7 +38,7 @@ class McpServerAdmin(IntegrationAdmin):
         "masked_token": "The last characters; empty without a credential. It is stored encrypted and never shown.",
         "header_names": "Names of extra headers; their values are stored encrypted and never shown.",
         "timeout_seconds": "Timeout of one call in seconds.",
-        "name": "As in /mcp/<name>.",
+        "name": "As in /mcp/NAME.",
         "allowed_tools": "Tools that may be listed and called; null: all of them, an empty list: none.",
         "project_ids": "Projects whose keys may use it; null: every project's, an empty list: none.",
         "status": "An inactive server cannot be used. Remove it with the button above.",

@@ -17,10 +17,10 @@ from apps.kernel.rest.serializers import (
     TextField,
 )
 from apps.mcp_servers.actions import NewServer
+from apps.mcp_servers.client import MAX_NAME, MAX_TOOLS
 from apps.mcp_servers.credentials import Credentials
 from apps.mcp_servers.models import MAX_TIMEOUT, MIN_TIMEOUT, TIMEOUT, McpServer
-from apps.mcp_servers.tool_names import ALL, SERVER_NAME
-from apps.mcp_servers.upstream.tools import MAX_NAME, MAX_TOOLS
+from apps.mcp_servers.tool_pins import ALL, SERVER_NAME
 
 # Projects in a server's list.
 MAX_PROJECTS = 200

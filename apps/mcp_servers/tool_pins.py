@@ -1,4 +1,8 @@
-"""Tool pins: the digest of each tool when it was allowed; a tool that has changed since is blocked.
+"""Names of tools across servers, and pins: the digest of each tool when it was allowed.
+
+A name is `server__tool`, at most 64 characters, unique. A server's name has no underscore, so the part before the first
+two is the server. Model providers accept 64 letters, digits, hyphens and underscores: a tool whose name does not fit
+gets its beginning and a digest of the whole.
 
 A server may show a harmless description until it is trusted, and another one later ("rug pull"). So the digest of a
 tool's complete definition is stored when an admin allows it, or when it is first listed; a tool with another digest is
@@ -7,6 +11,7 @@ neither listed nor called until an admin accepts it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -17,11 +22,48 @@ import msgspec
 import structlog
 
 from apps.kernel.postgres import database
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.mcp_servers.access import NO_SERVER
+from apps.mcp_servers.client import Tool
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.journal import audit
+
+# Valid names of servers; `all` is reserved.
+SERVER_NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
+ALL: Final = "all"
+SEPARATOR: Final = "__"
+# Characters of a joined name.
+MAX_JOINED_NAME: Final = 64
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST: Final = 12
+# A name that looks shortened is shortened too, so that it cannot clash with a shortened one.
+_SHORTENED: Final = re.compile(rf".*-[0-9a-f]{{{_DIGEST}}}", re.DOTALL)
+
+
+def joined_name(server: str, tool: str) -> str:
+    """Return the joined name of a server's tool."""
+    room = MAX_JOINED_NAME - len(server) - len(SEPARATOR)
+    if len(tool) <= room and _PLAIN.fullmatch(tool) and not _SHORTENED.fullmatch(tool):
+        return f"{server}{SEPARATOR}{tool}"
+    digest = sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    head = _OTHER.sub("_", tool[: room - _DIGEST - 1])
+    return f"{server}{SEPARATOR}{head}-{digest}"
+
+
+def joined_names(server: str, tools: Iterable[str]) -> dict[str, str]:
+    """Return a server's tools by their joined names. If two have the same one, the first keeps it."""
+    found: dict[str, str] = {}
+    for tool in tools:
+        found.setdefault(joined_name(server, tool), tool)
+    return found
+
+
+def server_of(joined: str) -> str:
+    """Return the server in a joined name; empty if there is none."""
+    server, separator, _ = joined.partition(SEPARATOR)
+    return server if separator else ""
+
 
 log = structlog.get_logger(__name__)
 

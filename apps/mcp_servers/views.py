@@ -9,7 +9,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described
+from apps.kernel.rest.endpoint import described
 from apps.mcp_servers import actions
 from apps.mcp_servers.access import SERVERS
 from apps.mcp_servers.models import McpServer

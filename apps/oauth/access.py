@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.keys.models import ApiKey
 from apps.oauth.models import AccessToken, Consent
 from apps.oauth.resources import read_resource

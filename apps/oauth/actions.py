@@ -15,7 +15,7 @@ from django.utils import timezone
 from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
 
 from apps.kernel.errors import Forbidden, InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.keys.actions import (
     CreatedKey,
     change_api_key,

@@ -1,16 +1,23 @@
-"""Access control of organizations and projects: who may see and change which rows, by membership and role."""
+"""Access control of organizations and projects: who may see and change which rows, by membership and role.
+
+Commands find organizations by id or exact name as an operator typed it, and the addresses of their owners.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from smtplib import SMTPRecipientsRefused
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.core.mail import EmailMessage
 from django.db.models import QuerySet
 
 from apps.kernel.errors import Forbidden
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.ids import find_id
+from apps.kernel.pages.languages import email_code, email_language
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.models import Membership, Organization, Project, Role, User
 
 NO_ORGANIZATION, NO_PROJECT, NO_MEMBER = "Organization not found", "Project not found", "Member not found"
@@ -87,18 +94,28 @@ def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELO
     return ProjectAccess(project, _role_in(user, project.organization_id, needs))
 
 
-def access_membership(user: User, organization_id: UUID | str, identifier: UUID | str) -> MembershipAccess:
-    """Return a member that the user may change or remove: their own membership, or any as an admin.
+def find_membership(user: User, organization_id: UUID | str, identifier: UUID | str) -> MembershipAccess:
+    """Return a member whose limits the user may see: their own membership, or any as an admin.
 
-    Only owners may change owners. Raises NotFound, Forbidden.
+    Raises NotFound, Forbidden.
     """
     organization, role = access_organization(user, organization_id)
     members = people_of(organization).select_related("user")
     membership = find_row(members, identifier, NO_MEMBER)
     if membership.user_id != user.id:
         require(role, Role.ADMIN)
-        require(role, Role(membership.role))
     return MembershipAccess(membership, organization, role)
+
+
+def access_membership(user: User, organization_id: UUID | str, identifier: UUID | str) -> MembershipAccess:
+    """Return a member that the user may change or remove: their own membership, or any as an admin.
+
+    Only owners may change owners. Raises NotFound, Forbidden.
+    """
+    found = find_membership(user, organization_id, identifier)
+    if found.membership.user_id != user.id:
+        require(found.role, Role(found.membership.role))
+    return found
 
 
 def people_of(organization: Organization) -> QuerySet[Membership]:
@@ -124,3 +141,65 @@ def _role_in(user: User, organization_id: UUID, needs: Role) -> Role:
     role = Role(membership.role)
     require(role, needs)
     return role
+
+
+class UnclearOrganizationError(ValueError):
+    """No organization is meant, or more than one; the message says which."""
+
+
+def find_organization(text: str) -> Organization:
+    """Return the organization with this id or exact name. Raises UnclearOrganizationError."""
+    identifier = find_id(text)
+    rows = Organization.objects.filter(pk=identifier) if identifier else Organization.objects.filter(name=text)
+    match list(rows.order_by("created_at", "id")):
+        case [organization]:
+            return organization
+        case []:
+            raise UnclearOrganizationError(f"There is no organization {text!r}")
+        case several:
+            ids = ", ".join(str(one.id) for one in several)
+            raise UnclearOrganizationError(f"{len(several)} organizations are called {text!r}; say which by id: {ids}")
+
+
+def by_language(addresses: Iterable[str]) -> dict[str, list[str]]:
+    """Return addresses by the language of their e-mails; those without an account follow the first one with one."""
+    wanted = sorted(addresses)
+    rows = User.objects.filter(email__in=wanted).values_list("email", "language", "page_language")
+    known = {email: email_code(*languages) for email, *languages in rows}
+    usual = next((known[address] for address in wanted if address in known), email_code())
+    groups: dict[str, list[str]] = {}
+    for address in wanted:
+        groups.setdefault(known.get(address, usual), []).append(address)
+    return groups
+
+
+def send_in_languages(
+    groups: Mapping[str, list[str]],
+    write: Callable[[], tuple[str, str]],
+    headers: dict[str, str] | None = None,
+) -> int:
+    """Send the e-mail that `write` returns, as subject and text, to each group in its language; return how many.
+
+    If every mailbox of a group is refused, the other groups get theirs all the same, as with one e-mail to all. Raises
+    SMTPException, OSError.
+    """
+    sent, refused = 0, None
+    for language, addresses in groups.items():
+        with email_language(language):
+            subject, text = write()
+        try:
+            # A line break in a name must not add e-mail headers.
+            EmailMessage(" ".join(subject.split()), text, bcc=addresses, headers=headers).send()
+        except SMTPRecipientsRefused as error:
+            refused = error
+            continue
+        sent += 1
+    if refused is not None and not sent:
+        raise refused
+    return sent
+
+
+def owner_addresses(organization_id: UUID) -> set[str]:
+    """Return the e-mail addresses of the owners who may still sign in."""
+    owners = Membership.objects.filter(organization=organization_id, role=Role.OWNER, user__is_active=True)
+    return set(owners.values_list("user__email", flat=True))

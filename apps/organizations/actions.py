@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row, lock_row
-from apps.organizations import invitations, revocation
+from apps.kernel.postgres.rows import find_row, lock_row
+from apps.organizations import app_hooks, invitations
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, is_verified, require_verified
 from apps.organizations.credentials import passwords
 from apps.organizations.credentials.credential_changes import first_proof_of_mailbox, password_changed
@@ -180,7 +180,7 @@ def change_organization(*, organization: Organization, changes: Mapping[str, Any
 
 @transaction.atomic
 def delete_organization(*, organization: Organization) -> None:
-    """Delete an organization with its projects and keys; `erasure.py` removes the data. Irreversible.
+    """Delete an organization with its projects and keys; `deletion.py` removes the data. Irreversible.
 
     People request a deletion (`deletion.py`), which ends here when it is due.
     """
@@ -260,7 +260,7 @@ def remove_member(*, membership: Membership) -> int:
     Raises InvalidRequest for the last owner, NotFound for a former member.
     """
     row = _locked_member(membership, remains_owner=False)
-    revoked = revocation.revoke(row.organization_id, row.user_id)
+    revoked = app_hooks.revoke(row.organization_id, row.user_id)
     _record("member.delete", row, {"email": row.user.email, "role": row.role, "revokedApiKeys": revoked})
     row.delete()
     return revoked

@@ -1,4 +1,6 @@
-"""Users, their factors and sessions in the admin; operators sign in here. `organization_admin.py` has the rest."""
+"""Users, their factors and sessions, and teams in the admin, where operators sign in. `organization_admin.py` has the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,7 @@ from apps.kernel.rest.origin import address_of
 from apps.organizations import invitations
 from apps.organizations.accounts import step_up
 from apps.organizations.accounts.account_emails import delivery
-from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer
-from apps.organizations.accounts.sign_in_methods import sign_in_methods
+from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer, sign_in_methods
 from apps.organizations.actions import create_organization, sign_out
 from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
 from apps.organizations.credentials.credential_changes import access_switched_off, password_changed
@@ -40,13 +41,15 @@ from apps.organizations.models import (
     Membership,
     OperatorGroup,
     Passkey,
+    ServiceAccount,
+    Team,
+    TeamMember,
     TwoFactor,
     User,
 )
 from apps.organizations.operators import organization_admin
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
-from apps.organizations.operators.organization_tabs import link_to
-from apps.organizations.teams import team_admin
+from apps.organizations.operators.organization_tabs import OrganizationLink, link_to
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm
@@ -66,8 +69,8 @@ else:
 
     _UserPage = UserAdmin
 
-# Modules that register admin pages on import.
-__all__ = ["organization_admin", "team_admin"]
+# A module that registers admin pages on import.
+__all__ = ["organization_admin"]
 
 admin.site.unregister((AuthToken, Group))
 
@@ -217,6 +220,7 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         "is_active": "Off: the user cannot sign in; API keys that they created still work.",
         "is_staff": "Makes an operator, who may enter this admin.",
         "organization_limit": "How many organizations the person may own; empty: ORGANIZATIONS_PER_USER.",
+        "language": "The language of pages and e-mails, as the person chose it; empty: the browser's.",
         "email_verified_at": "When the address was confirmed; empty until then.",
     }
     form, add_form, change_password_form = ChangeForm, CreationForm, OperatorSetsPasswordForm
@@ -224,9 +228,9 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     list_filter = ("is_active", "is_staff", "is_superuser")
     search_fields = ("email", "name")
     ordering = ("-id",)
-    readonly_fields = ("id", "organizations", "last_login", "created_at", "updated_at")
+    readonly_fields = ("id", "organizations", "language", "last_login", "created_at", "updated_at")
     fieldsets = (
-        (None, {"fields": ("id", "email", "name", "organizations", "organization_limit", "password")}),
+        (None, {"fields": ("id", "email", "name", "organizations", "organization_limit", "language", "password")}),
         ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("Times", {"fields": ("email_verified_at", "last_login", "created_at", "updated_at")}),
     )
@@ -442,4 +446,56 @@ class SessionAdmin(ReadAdmin):
     fields = ("user", "created", "expiry")
     help_texts = {
         "expiry": "When it ends (UTC); empty: never.",
+    }
+
+
+@admin.register(Team)
+class TeamAdmin(OrganizationLink, RecordAdmin):
+    """Teams of organizations."""
+
+    list_display = ("name", "organization_link", "parent", "created_at")
+    list_select_related = ("organization", "parent")
+    search_fields = ("id__exact", "name", "organization__name")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {
+        "parent": "The team that it is part of, whose limits hold for its requests, too; empty: none.",
+    }
+
+
+@admin.register(TeamMember)
+class TeamMemberAdmin(RecordAdmin):
+    """Members of teams."""
+
+    list_display = ("team", "member", "is_lead", "created_at")
+    list_filter = ("is_lead",)
+    list_select_related = ("team", "membership__user")
+    search_fields = ("team__name", "membership__user__email")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {
+        "team": "The team.",
+        "membership": "The member of the organization.",
+        "is_lead": "Manages the keys and limits of the team.",
+    }
+
+    @admin.display(description="member")
+    def member(self, row: TeamMember) -> str:
+        """Return the member's address."""
+        return row.membership.user.email
+
+
+@admin.register(ServiceAccount)
+class ServiceAccountAdmin(OrganizationLink, RecordAdmin):
+    """Service accounts, which own API keys for programs."""
+
+    list_display = ("name", "organization_link", "team", "created_at", "deleted_at")
+    list_select_related = ("organization", "team")
+    search_fields = ("id__exact", "name", "organization__name")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {
+        "account": "The user that its API keys belong to, which cannot sign in.",
+        "team": "The team whose leads create keys for it; empty: admins alone do.",
+        "deleted_at": "Since when it is deleted (UTC); empty: it is not.",
     }

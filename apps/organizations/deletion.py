@@ -1,8 +1,12 @@
-"""Deletion of organizations: requested, cancelled by an owner or operator, or completed after a waiting period.
+"""Deletion of organizations: requested, cancelled by an owner or operator, completed after a wait; erasure.
 
 Each request is an entry of the operators' journal (`OrganizationDeletion`). It outlives the organization and names the
 requester, the reason, and the deleted rows. Owners receive an e-mail about each step; the entry keeps their addresses
 until it is sent, since members are erased with the organization.
+
+Erasure removes the names and personal data of deleted organizations. Each app with rows of organizations has a hook
+`erase` (`apps.organizations.app_hooks`). An organization without a name has been erased, so an interrupted run is
+completed by the next. Rows without personal data stay if later requests or the ledger need them.
 """
 
 from __future__ import annotations
@@ -15,19 +19,30 @@ from uuid import UUID
 import structlog
 from django.apps import apps
 from django.conf import settings
-from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_noop
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import lock_row
+from apps.kernel.postgres.rows import delete_in_pieces, lock_row
 from apps.organizations import actions
-from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.access import NO_ORGANIZATION, by_language, owner_addresses, send_in_languages
 from apps.organizations.accounts.account_emails import next_rows
+from apps.organizations.app_hooks import find_hooks
 from apps.organizations.journal import audit
-from apps.organizations.models import MAX_REASON, Organization, OrganizationDeletion
-from apps.organizations.organization_lookup import owner_addresses
+from apps.organizations.models import (
+    MAX_REASON,
+    AuditEntry,
+    ManagementKey,
+    Membership,
+    Organization,
+    OrganizationDeletion,
+    Project,
+    ServiceAccount,
+    Team,
+    User,
+)
 
 log = structlog.get_logger(__name__)
 # Time between the request and the deletion.
@@ -40,8 +55,8 @@ _Status = Organization.Status
 # By kind: subject and text of the e-mail.
 _EMAILS: Final[dict[str, tuple[str, str]]] = {
     _Notice.REQUESTED: (
-        "{name} will be deleted on {date}",
-        """Hello,
+        gettext_noop("{name} will be deleted on {date}"),
+        gettext_noop("""Hello,
 
 {actor} requested the deletion of the organization “{name}” at {place}.{reason}
 
@@ -49,26 +64,26 @@ Its API keys and management keys are refused since then. On {date} at {time} UTC
 projects, keys, log and remaining credits. Until then an owner can cancel the deletion:
 
     {place}/app/o/{organization}/settings/delete
-""",
+"""),
     ),
     _Notice.CANCELLED: (
-        "{name} will not be deleted",
-        """Hello,
+        gettext_noop("{name} will not be deleted"),
+        gettext_noop("""Hello,
 
 {cancelled_by} cancelled the deletion of the organization “{name}” at {place}. Its keys work again.
 
 Automatic top-up stays off, and a subscription stays cancelled: switch them on again under Billing, if you need them:
 
     {place}/app/o/{organization}/billing
-""",
+"""),
     ),
     _Notice.COMPLETED: (
-        "{name} was deleted",
-        """Hello,
+        gettext_noop("{name} was deleted"),
+        gettext_noop("""Hello,
 
 the organization “{name}” at {place} was deleted, as {actor} requested on {requested}. Its data is erased; records of
 payments are kept for as long as the law requires.
-""",
+"""),
     ),
 }
 
@@ -208,12 +223,12 @@ def _is_too_old(entry: OrganizationDeletion) -> bool:
 
 
 def _send(entry: OrganizationDeletion) -> bool:
-    subject, text = (words.format(**_words_of(entry)) for words in _EMAILS[entry.notice])
-    if not entry.recipients:
-        return True
+    def write() -> tuple[str, str]:
+        subject, text = (gettext(words).format(**_words_of(entry)) for words in _EMAILS[entry.notice])
+        return subject, text
+
     try:
-        # A line break in a name must not add e-mail headers.
-        EmailMessage(" ".join(subject.split()), text, bcc=entry.recipients).send()
+        send_in_languages(by_language(entry.recipients), write)
     except (OSError, SMTPException) as error:
         log.warning("deletion.notice_not_sent", organization=str(entry.organization_id), error=type(error).__name__)
         return False
@@ -224,9 +239,11 @@ def _words_of(entry: OrganizationDeletion) -> dict[str, str]:
     is_operator = entry.actor_type == "admin"
     return {
         "name": " ".join(entry.organization_name.split())[:60],
-        "actor": "An operator" if is_operator else entry.actor_email or "The gateway",
-        "cancelled_by": entry.cancelled_by or "The gateway",
-        "reason": f" The reason: {' '.join(entry.reason.split())}." if entry.reason else "",
+        "actor": gettext("An operator") if is_operator else entry.actor_email or gettext("The gateway"),
+        "cancelled_by": entry.cancelled_by or gettext("The gateway"),
+        "reason": f" {gettext('The reason: {reason}.').format(reason=' '.join(entry.reason.split()))}"
+        if entry.reason
+        else "",
         "place": settings.PUBLIC_URL,
         "organization": str(entry.organization_id),
         "date": _day(entry.due_at),
@@ -237,3 +254,45 @@ def _words_of(entry: OrganizationDeletion) -> dict[str, str]:
 
 def _day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d}"
+
+
+def erase_deleted() -> list[UUID]:
+    """Erase every deleted organization that is not erased yet; return their ids."""
+    waiting = Organization.objects.filter(status=Organization.Status.DELETED).exclude(name="")
+    ids = list(waiting.order_by("id").values_list("id", flat=True))
+    for organization_id in ids:
+        _wait_for_writers(organization_id)
+        for erase in find_hooks("erase"):
+            erase(organization_id)
+        _erase_own(organization_id)
+    return ids
+
+
+@transaction.atomic
+def _wait_for_writers(organization_id: UUID) -> None:
+    """Wait for transactions that locked the organization before it was deleted; later ones see that it is deleted."""
+    Organization.objects.select_for_update().get(pk=organization_id)
+
+
+@transaction.atomic
+def _erase_own(organization_id: UUID) -> None:
+    """Delete members, names and history. Projects stay, so that late requests get 410."""
+    Membership.objects.filter(organization=organization_id).delete()
+    for account in User.objects.filter(management_key__organization=organization_id):
+        User.objects.filter(pk=account.pk).update(name="", email=f"{account.pk.hex}@{ManagementKey.ACCOUNT_DOMAIN}")
+    ManagementKey.objects.filter(organization=organization_id).update(name="", revoked_at=timezone.now())
+    for account in User.objects.filter(service_account__organization=organization_id):
+        # API keys refer to it, and stay.
+        User.objects.filter(pk=account.pk).update(name="", email=f"{account.pk.hex}@{ServiceAccount.ACCOUNT_DOMAIN}")
+    ServiceAccount.objects.filter(organization=organization_id).delete()
+    Team.objects.filter(organization=organization_id).delete()
+    delete_in_pieces(AuditEntry.objects.filter(organization_id=organization_id))
+    Project.objects.filter(organization=organization_id).update(name="")
+    Organization.objects.filter(pk=organization_id).update(
+        name="",
+        billing_email=None,
+        billing_company=None,
+        billing_address=None,
+        billing_tax_id=None,
+        billing_notes=None,
+    )

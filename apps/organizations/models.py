@@ -12,6 +12,7 @@ from django.db.models.functions import Collate, Upper
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
+from apps.kernel.pages.languages import active_language
 from apps.organizations.policy_source import PolicySource
 
 
@@ -52,6 +53,10 @@ class User(AbstractBaseUser, PermissionsMixin):
     # The requested new address until it is confirmed, and when its e-mail was requested.
     wanted_email = models.EmailField(max_length=254, blank=True, default="", db_default="", editable=False)
     email_change_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
+    # The chosen language of pages and e-mails; empty: the browser's.
+    language = models.CharField(max_length=16, blank=True, default="", db_default="")
+    # The language of the last page, for e-mails of a user who has chosen none.
+    page_language = models.CharField(max_length=16, default=active_language, db_default="", editable=False)
     # How many organizations the user may own; None: ORGANIZATIONS_PER_USER.
     organization_limit = models.PositiveIntegerField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -66,6 +71,11 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    @property
+    def email_languages(self) -> tuple[str, str]:
+        """The languages of the user's e-mails, the preferred one first."""
+        return self.language, self.page_language
 
     @classmethod
     def normalize_username(cls, username: Any) -> Any:

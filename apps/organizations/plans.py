@@ -66,3 +66,10 @@ PLANS: dict[str, PlanLimits] = {
 def limits_of(plan: str) -> PlanLimits:
     """Return the limits of a plan by its name on the wire."""
     return PLANS[plan]
+
+
+def rate_of(plan: str, *, own: int | None, stated: int | None) -> int | None:
+    """Return an organization's requests a minute: its own, else the operator's of its plan, else the plan's; 0 stands
+    for no limit, which is None."""
+    found = own if own is not None else stated
+    return limits_of(plan).requests_per_minute if found is None else found or None

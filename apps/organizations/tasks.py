@@ -7,7 +7,7 @@ from celery import shared_task
 
 from apps.organizations import deletion
 from apps.organizations.accounts import account_emails
-from apps.organizations.erasure import erase_deleted
+from apps.organizations.deletion import erase_deleted
 from apps.organizations.journal import idempotency
 
 log = structlog.get_logger(__name__)

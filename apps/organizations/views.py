@@ -1,18 +1,30 @@
-"""`/auth`, `/organization` and `/projects`: parse, act or query, present."""
+"""`/auth`, `/organization`, `/projects`, management keys and audit logs: parse, act or query, present."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Q
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.kernel.errors import Forbidden
+from apps.kernel.ids import find_id
 from apps.kernel.money import plain
-from apps.kernel.rest.describe import described, message_field
-from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.postgres.rows import find_row
+from apps.kernel.rest.endpoint import Endpoint, PaginationShape, described, message_field
 from apps.kernel.rest.origin import address_of
-from apps.kernel.rest.serializers import DecimalTextField, Nothing
+from apps.kernel.rest.pages import Page, page_of
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    ChoiceField,
+    DecimalTextField,
+    FutureMoment,
+    NameField,
+    Nothing,
+)
 from apps.organizations import actions, deletion
 from apps.organizations.access import (
     access_membership,
@@ -23,11 +35,22 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.accounts import entrance, step_up
-from apps.organizations.accounts.account_serializers import DeletionShape, SignInWithPasskeyShape, answered, proof
-from apps.organizations.accounts.sign_in_method_views import holder_of
+from apps.organizations.accounts.account_serializers import (
+    DeletionShape,
+    ProofShape,
+    SignInWithPasskeyShape,
+    answered,
+    proof,
+)
+from apps.organizations.accounts.account_views import holder_of
+from apps.organizations.credentials import management_keys
+from apps.organizations.credentials.management_keys import NO_KEY, CreatedManagementKey
 from apps.organizations.credentials.sessions import MemberEndpoint, extend, start_session
-from apps.organizations.models import Organization, Project, Role, User
+from apps.organizations.models import AuditEntry, ManagementKey, ManagementScope, Organization, Project, Role, User
+from apps.organizations.plans import limits_of
 from apps.organizations.serializers import (
+    AuditEntryShape,
+    AuditQuery,
     MemberChangesShape,
     MemberShape,
     NewMemberShape,
@@ -283,3 +306,152 @@ class OneProject(MemberEndpoint):
 
 def _signed_in(user: User) -> Response:
     return Response({"token": start_session(user), "user": UserShape(user).data})
+
+
+class AuditLogs(MemberEndpoint):
+    """`GET /audit-logs/{orgId}`."""
+
+    @described(
+        {"auditLogs": AuditEntryShape(many=True), "pagination": PaginationShape()}, query=AuditQuery, refuses=(403, 404)
+    )
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List the organization's audit log, newest first, one page at a time."""
+        organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
+        if not limits_of(organization.plan).audit_logs:
+            raise Forbidden("Audit logs require an enterprise plan")
+        page = find_entries(organization, self.read_query(AuditQuery))
+        return Response({"auditLogs": AuditEntryShape(page.rows, many=True).data, "pagination": page.pagination})
+
+
+def find_entries(organization: Organization, query: Mapping[str, Any]) -> Page[AuditEntry]:
+    """Return the page of an organization's entries that a query asks for, newest first."""
+    rows = AuditEntry.objects.filter(_wanted(query), organization_id=organization.id).order_by("-id")
+    return page_of(list(rows[: query["limit"] + 1]), query["limit"], lambda row: row.id)
+
+
+def _wanted(query: Mapping[str, Any]) -> Q:
+    """Return what a query asks entries to be like. An actor is an id or an e-mail address. Raises InvalidFields."""
+    columns = {
+        "action": "action",
+        "resource_type": "resource_type",
+        "resource_id": "resource_id",
+        "start_date": "created_at__gte",
+        "end_date": "created_at__lte",
+    }
+    wanted = Q(**{column: query[name] for name, column in columns.items() if name in query})
+    if actor := query.get("actor"):
+        identifier = find_id(actor)
+        wanted &= Q(actor_id=identifier) if identifier else Q(actor_email=actor.lower())
+    if cursor := query.get("cursor"):
+        wanted &= Q(id__lt=cursor)
+    return wanted
+
+
+class NewManagementKeyShape(ProofShape):
+    """Body of `POST …/management-keys`; a session that is older than ten minutes needs proof of identity too."""
+
+    name = NameField(max_length=100)
+    scopes = serializers.ListField(
+        child=ChoiceField(ManagementScope.choices), allow_empty=False, max_length=len(ManagementScope)
+    )
+    expires_at = FutureMoment(required=False, allow_null=True)
+
+
+class ManagementKeyShape(CamelModelSerializer):
+    """A management key without its token."""
+
+    masked_token = serializers.SerializerMethodField("mask")
+    created_by = serializers.SerializerMethodField("maker")
+    works = serializers.SerializerMethodField("is_working", help_text="Whether its maker still is an admin or owner")
+
+    def mask(self, key: ManagementKey) -> str:
+        """Its first and last characters."""
+        return management_keys.masked(key)
+
+    def maker(self, key: ManagementKey) -> str | None:
+        """The e-mail address of the member who made or last rotated it; null when that account is gone."""
+        return key.created_by.email if key.created_by else None
+
+    def is_working(self, key: ManagementKey) -> bool:
+        """Whether its maker still is an admin or owner; one that was just made works."""
+        return bool(getattr(key, "works", True))
+
+    class Meta:
+        model = ManagementKey
+        fields = read_only_fields = [
+            "id",
+            "name",
+            "masked_token",
+            "scopes",
+            "works",
+            "created_by",
+            "expires_at",
+            "last_used_at",
+            "created_at",
+        ]
+
+
+class NewTokenShape(ManagementKeyShape):
+    """A management key with its token, which no other answer has."""
+
+    token = serializers.CharField()
+
+    class Meta(ManagementKeyShape.Meta):
+        fields = read_only_fields = [*ManagementKeyShape.Meta.fields, "token"]
+
+
+class ManagementKeys(MemberEndpoint):
+    """`GET /organization/{orgId}/management-keys`, `POST /organization/{orgId}/management-keys`."""
+
+    @described({"managementKeys": ManagementKeyShape(many=True)}, refuses=(403, 404))
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List the organization's management keys, oldest first."""
+        organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
+        rows = management_keys.living(organization)
+        return Response({"managementKeys": ManagementKeyShape(rows, many=True).data})
+
+    @described({"managementKey": NewTokenShape()}, body=NewManagementKeyShape, refuses=(401, 403, 404, 429))
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Create a management key; only this answer contains its token.
+
+        A session that is older than ten minutes needs the `password` (with a `code` where a second factor is on) or a
+        `passkey`.
+        """
+        organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
+        fields = self.read(NewManagementKeyShape)
+        given: dict[str, Any] = {name: fields.pop(name) for name in ("password", "code", "passkey") if name in fields}
+        step_up.require_recent(holder_of(self), request.auth, proof(given))
+        created = management_keys.create_management_key(user=self.user, organization=organization, **fields)
+        return Response({"managementKey": _shape_of_new(created)})
+
+
+class OneManagementKey(MemberEndpoint):
+    """`DELETE /organization/{orgId}/management-keys/{id}`."""
+
+    @described({"message": message_field()}, refuses=(403, 404))
+    def delete(self, request: Request, organization_id: str, key_id: str) -> Response:
+        """Revoke a management key; it stops working, and what it made stays."""
+        organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
+        management_keys.revoke_management_key(key=find_key(organization, key_id))
+        return Response({"message": "Management key revoked"})
+
+
+class RotateManagementKey(MemberEndpoint):
+    """`POST /organization/{orgId}/management-keys/{id}/rotate`."""
+
+    @described({"managementKey": NewTokenShape()}, body=ProofShape, refuses=(401, 403, 404, 429))
+    def post(self, request: Request, organization_id: str, key_id: str) -> Response:
+        """Give a management key a new token, which depends on your role from now on; the old token stops working."""
+        organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
+        step_up.require_recent(holder_of(self), request.auth, proof(self.read(ProofShape)))
+        rotated = management_keys.rotate_management_key(key=find_key(organization, key_id), user=self.user)
+        return Response({"managementKey": _shape_of_new(rotated)})
+
+
+def find_key(organization: Organization, identifier: str) -> ManagementKey:
+    """Return a key of the organization that is not revoked. Raises NotFound."""
+    return find_row(management_keys.living(organization), identifier, NO_KEY)
+
+
+def _shape_of_new(created: CreatedManagementKey) -> dict[str, Any]:
+    return {**ManagementKeyShape(created.key).data, "token": created.token}

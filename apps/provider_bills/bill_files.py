@@ -19,7 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from apps.provider_bills.fetching import read_json
+from apps.provider_bills.apis import read_json
 from apps.provider_bills.stated_lines import (
     MAX_LINES,
     MAX_REQUEST_ID,

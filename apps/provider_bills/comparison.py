@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from apps.kernel.ids import find_id
 from apps.kernel.money import ZERO, storable
-from apps.kernel.postgres.postgres_arrays import write_array
+from apps.kernel.postgres.rows import write_array
 from apps.provider_bills import readings
 from apps.provider_bills.differences import FoundBillDifference, LoggedUse, Used, find_differences
 from apps.provider_bills.models import BillComparison, BillDifference, BillReading

@@ -15,6 +15,7 @@ from django.utils import timezone
 from prometheus_client import Gauge
 
 from apps.kernel.money import ZERO
+from apps.kernel.zero_series import ComingAndGoing
 from apps.provider_bills import readings
 from apps.provider_bills.models import BillComparison, BillDifference
 
@@ -47,6 +48,8 @@ BILL_DAYS_ABOVE = Gauge(
     ["provider"],
     multiprocess_mode="livemostrecent",
 )
+# A provider whose bill has not been compared for a week has no days.
+_DAYS_ABOVE: Final = ComingAndGoing(BILL_DAYS_ABOVE)
 
 
 def update_metrics() -> None:
@@ -80,8 +83,7 @@ def _set_readings() -> None:
 
 
 def _set_differences() -> None:
-    for provider, days in days_above().items():
-        BILL_DAYS_ABOVE.labels(provider).set(days)
+    _DAYS_ABOVE.show({provider: [days] for provider, days in days_above().items()})
     last = BillComparison.objects.order_by("provider", "-day").distinct("provider")
     for one in last:
         sums = dict(one.differences.values_list("cause").annotate(total=Sum("difference")))

@@ -17,8 +17,7 @@ from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, lock_in_transaction
-from apps.provider_bills.apis import APIS, BillApi, Period
-from apps.provider_bills.fetching import BillClient, BillUnavailable
+from apps.provider_bills.apis import APIS, BillApi, BillClient, BillUnavailable, Period
 from apps.provider_bills.models import BillLine, BillReading
 from apps.provider_bills.stated_lines import MAX_LINES, VALUES, InvalidBill, StatedLine, merge
 

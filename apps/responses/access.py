@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
-from apps.responses import refusals
+from apps.responses import public_ids
 from apps.responses.models import Conversation, StoredResponse
 from apps.responses.public_ids import is_own_id
 from apps.responses.response_rows import find_aside
@@ -51,7 +51,7 @@ def access_response(policy: Policy, response_id: str) -> StoredResponse:
     """Return a response. Raises NotFound, DatabaseError."""
     row = find_response(policy, response_id)
     if row is None:
-        raise refusals.no_response(response_id)
+        raise public_ids.no_response(response_id)
     return row
 
 
@@ -64,5 +64,5 @@ def access_conversation(
         rows = rows.select_for_update()
     row = rows.filter(pk=conversation_id).first() if is_own_id(conversation_id) else None
     if row is None:
-        raise refusals.no_conversation(str(conversation_id), param)
+        raise public_ids.no_conversation(str(conversation_id), param)
     return row

@@ -19,7 +19,7 @@ from apps.gateway.endpoints.response_state import OrganizationCipher
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses import conversations, refusals
+from apps.responses import conversations, public_ids
 from apps.responses.items import (
     Item,
     list_object,
@@ -139,7 +139,7 @@ def _body(request: ClientRequest, policy: Policy) -> Record:
     """Return the body of a call that would store content. Raises InvalidRequest where nothing may be stored."""
     body, _ = read_body(request, policy.organization_id)
     if not keeps(policy):
-        raise refusals.nothing_is_kept("conversation", "Conversations")
+        raise public_ids.nothing_is_kept("conversation", "Conversations")
     return read_object(body)
 
 

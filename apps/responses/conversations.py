@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
-from apps.kernel.postgres.deletion import delete_piece
-from apps.responses import refusals, response_rows
+from apps.kernel.postgres.rows import delete_piece
+from apps.kernel.secrets.encryption import decrypt_json, encrypt_json
+from apps.responses import public_ids, response_rows
 from apps.responses.access import access_conversation
-from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.items import Item, ItemPage, list_object, listed, no_cursor
 from apps.responses.models import Conversation, ConversationItem
 from apps.responses.public_ids import is_public_id, new_public_id
@@ -129,7 +129,7 @@ def _access_item(policy: Policy, conversation_id: str, item_id: str) -> Conversa
     rows = ConversationItem.objects.filter(conversation=row, expires_at__gt=timezone.now())
     item = rows.filter(item_id=item_id).first() if is_public_id(item_id) else None
     if item is None:
-        raise refusals.no_conversation_item(item_id)
+        raise public_ids.no_conversation_item(item_id)
     return item
 
 

@@ -1,7 +1,9 @@
-"""Event stream: a background response's events as server-sent events, from any one on, in any worker.
+"""Event stream and event log: a background response's events as server-sent events, from any one on, in any worker.
 
-Follows the log of events until the last one. Where the log ends without it (the run was cancelled, or its worker lost)
-the row of the response says how it ended. An event is never sent twice; if one is missing, the stream says so.
+The log of events is one list a response in the cache store, in order; each entry has its sequence number in clear and
+its event encrypted. It is bounded in bytes and time, and a part of what its organization may keep. A log that could not
+be kept whole is dropped: a stream with a hole must never be taken for a whole one. Where the log ends without the last
+event, or is gone, the row of the response says how it ended (the run was cancelled, or its worker lost).
 """
 
 from __future__ import annotations
@@ -26,11 +28,104 @@ from apps.gateway.framing import escape_separators
 from apps.kernel.concurrency.fairness import FairShare
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses import event_log
+from apps.kernel.secrets.encryption import decrypt_content, encrypt_content
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.responses.access import visible_responses
-from apps.responses.event_log import LAST_EVENTS
 from apps.responses.models import FINAL_STATUSES, StoredResponse
 from apps.responses.response_rows import response_of
+
+# Bytes of one response's events as they lie there; a longer stream can be read at its end only.
+MAX_BYTES: Final = 16 * 1024 * 1024
+# Seconds that events are kept after the last one.
+LASTS: Final = 3_600
+# Events that are read in one go.
+PAGE: Final = 500
+LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+
+
+class EventLogWriter:
+    """Appends one run's events, going on with the numbers of the run before it, if there was one."""
+
+    def __init__(self, share: CacheShare, response_id: str, *, is_new: bool) -> None:
+        """Begin a new log, or go on with what there is of one; raises RedisError where the store cannot tell."""
+        self._share, self._response_id, self._name = share, response_id, _name(response_id)
+        self._size = 0
+        self._is_broken = False
+        last = [] if is_new else share.read_items(self._name, -1, -1)
+        self._next = _number_of(last[0]) + 1 if last else 0
+
+    def append(self, event: dict[str, Any]) -> None:
+        """Append an event under the next sequence number."""
+        if self._is_broken:
+            return
+        numbered = {**event, "sequence_number": self._next}
+        sealed = encrypt_content(msgspec.json.encode(numbered), _place(self._response_id, self._next))
+        entry = b"%d:%b" % (self._next, sealed)
+        self._size += len(entry)
+        try:
+            fits = self._size <= MAX_BYTES
+            if not (fits and self._share.append(self._name, entry, LASTS, is_first=self._next == 0)):
+                log.info("responses.events_too_many", response=self._response_id)
+                self._break()
+                return
+            self._next += 1
+        except RedisError as error:
+            log.warning("responses.event_not_kept", response=self._response_id, error=type(error).__name__)
+            self._break()
+
+    def prolong(self) -> None:
+        """Let the events be kept on while the run does."""
+        try:
+            self._share.prolong([self._name], LASTS)
+        except RedisError as error:
+            log.warning("responses.events_not_prolonged", response=self._response_id, error=type(error).__name__)
+
+    def _break(self) -> None:
+        self._is_broken = True
+        try:
+            self._share.forget(self._name)
+        except RedisError:
+            # The events there end without a last one, and expire; a reader waits for the last one.
+            log.warning("responses.events_not_dropped", response=self._response_id)
+
+
+def read(organization_id: UUID, response_id: str, after: int) -> Iterator[dict[str, Any]]:
+    """Yield the events behind a sequence number that are there, at most a page. Raises RedisError."""
+    # Numbers are positions.
+    for entry in _place_of(organization_id).read_items(_name(response_id), after + 1, after + PAGE):
+        number, _, sealed = entry.partition(":")
+        yield msgspec.json.decode(decrypt_content(sealed, _place(response_id, int(number))))
+
+
+def is_kept(organization_id: UUID, response_id: str) -> bool:
+    """Tell whether there is a log. Raises RedisError."""
+    return _place_of(organization_id).has(_name(response_id))
+
+
+def drop(organization_id: UUID, response_id: str) -> None:
+    """Forget the events; where the store is away they expire."""
+    try:
+        _place_of(organization_id).forget(_name(response_id))
+    except RedisError as error:
+        log.warning("responses.events_not_dropped", response=response_id, error=type(error).__name__)
+
+
+def _number_of(entry: str) -> int:
+    return int(entry.partition(":")[0])
+
+
+def _place_of(organization_id: UUID) -> CacheShare:
+    """Return where an organization's logs are; nothing is written through it, so no bytes are said."""
+    return CacheShare(organization_id, 0)
+
+
+def _name(response_id: str) -> str:
+    return f"responses:events:{response_id}"
+
+
+def _place(response_id: str, number: int) -> str:
+    return f"response-event:{response_id}:{number}"
+
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +200,7 @@ class EventStream:
 
     def _read(self) -> list[dict[str, Any]]:
         try:
-            return list(event_log.read(self._policy.organization_id, self._response_id, self._after))
+            return list(read(self._policy.organization_id, self._response_id, self._after))
         except RedisError as error:
             log.warning("responses.events_not_read", error=type(error).__name__)
             return []
@@ -145,13 +240,13 @@ def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientRes
             "Only a response that was created with background and stream, both true, can be streamed", param="stream"
         )
     try:
-        is_kept = event_log.is_kept(row.organization_id, row.id)
+        kept = is_kept(row.organization_id, row.id)
     except RedisError:
-        is_kept = False
-    if not is_kept and row.status in FINAL_STATUSES:
+        kept = False
+    if not kept and row.status in FINAL_STATUSES:
         raise InvalidRequest(
-            f"The events of this response are no longer kept (they are for {event_log.LASTS} s, and up to "
-            f"{event_log.MAX_BYTES} bytes); retrieve it without stream",
+            f"The events of this response are no longer kept (they are for {LASTS} s, and up to "
+            f"{MAX_BYTES} bytes); retrieve it without stream",
             param="stream",
             code="stream_expired",
         )

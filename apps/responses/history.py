@@ -1,7 +1,8 @@
-"""History: what came before a request's own input, from `previous_response_id`, `conversation` and item references.
+"""History: what came before a request's own input, from earlier responses, conversations and references; compaction.
 
 Bounded in responses and bytes before anything is opened: what it expands to counts as if the client had sent it. Must
-never reach beyond the caller's project.
+never reach beyond the caller's project. A compaction item is a summary of earlier items, encrypted for the project that
+asked for it: a client sends it back unchanged, and a model reads it as the conversation so far.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -18,14 +20,54 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.dialects.chat.responses.wire import REASONING_ID
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses import refusals
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_json, encrypt_json
+from apps.responses import public_ids
 from apps.responses.access import access_conversation, find_response, visible_responses
-from apps.responses.encrypted_json import decrypt_json
 from apps.responses.items import Item, is_reference, referred_ids
 from apps.responses.models import FINAL_STATUSES, ConversationItem, ResponseStatus, StoredResponse
-from apps.responses.public_ids import is_public_id
+from apps.responses.public_ids import is_public_id, new_item_id
 from apps.responses.response_rows import conversation_place, input_of, output_of, response_of
 from apps.responses.retention import keeps
+
+TYPE: Final = "compaction"
+_PREFIX: Final = "gwc1:"
+_PLACE: Final = "compaction"
+_INTRODUCTION: Final = "Summary of the conversation so far, which it replaces:\n\n"
+
+
+def compaction_item(project_id: UUID, summary: str) -> Item:
+    """Return the item that stands for a summary."""
+    sealed = encrypt_json({"summary": summary}, project_id, _PLACE)
+    return {"id": new_item_id(TYPE), "type": TYPE, "encrypted_content": f"{_PREFIX}{sealed}"}
+
+
+def has_any(items: list[Any]) -> bool:
+    """Tell whether there are compaction items that this gateway made."""
+    return any(_is_own(item) for item in items)
+
+
+def opened(project_id: UUID, items: list[Any]) -> list[Any]:
+    """Return the items with each compaction item replaced by its summary. Raises InvalidRequest naming one."""
+    return [_open(project_id, item, index) if _is_own(item) else item for index, item in enumerate(items)]
+
+
+def _is_own(item: Any) -> bool:
+    """Tell whether an item was made here: a provider's own goes to that provider."""
+    if not isinstance(item, dict) or item.get("type") != TYPE:
+        return False
+    content = item.get("encrypted_content")
+    return isinstance(content, str) and content.startswith(_PREFIX)
+
+
+def _open(project_id: UUID, item: Item, index: int) -> Item:
+    try:
+        sealed = decrypt_json(item["encrypted_content"].removeprefix(_PREFIX), project_id, _PLACE)
+    except UnreadableSecretError:
+        param = f"input[{index}].encrypted_content"
+        raise InvalidRequest(f"{param} was not made for this project, or was changed", param=param) from None
+    text = f"{_INTRODUCTION}{sealed['summary']}"
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
 
 # Responses in one chain; a longer chain is compacted (`/v1/responses/compact`) or restarted.
 MAX_CHAIN_LENGTH: Final = 500
@@ -75,7 +117,7 @@ def chain_before(policy: Policy, previous_id: str) -> list[StoredResponse]:
     """
     newest = find_response(policy, previous_id)
     if newest is None:
-        raise refusals.no_previous_response(previous_id)
+        raise public_ids.no_previous_response(previous_id)
     if newest.conversation_id is not None:
         raise InvalidRequest(
             f"Response '{previous_id}' belongs to a conversation; go on with `conversation` instead",
@@ -133,7 +175,7 @@ def resolved(policy: Policy, items: Sequence[Any]) -> list[Any]:
         found |= _stored_items(policy, missing)
     for index, item in enumerate(items):
         if is_reference(item) and item["id"] not in found and not item["id"].startswith(REASONING_ID):
-            raise refusals.no_item(item["id"], f"input[{index}].id")
+            raise public_ids.no_item(item["id"], f"input[{index}].id")
     # Reasoning that is not stored is repeated: the reader drops its reference, and reports that.
     return [found.get(item["id"], item) if is_reference(item) else item for item in items]
 
@@ -153,11 +195,11 @@ def _rows_before(policy: Policy, newest: StoredResponse) -> list[StoredResponse]
     missing = links[-1].previous_id if links else newest.previous_id
     if missing is not None:
         # Deleted or expired since: half a history would be another one.
-        raise refusals.no_previous_response(missing)
+        raise public_ids.no_previous_response(missing)
     rows = database.read(partial(visible_responses(policy).in_bulk, [link.id for link in links]))
     for link in links:
         if link.id not in rows:
-            raise refusals.no_previous_response(link.id)
+            raise public_ids.no_previous_response(link.id)
     return [rows[link.id] for link in reversed(links)]
 
 

@@ -1,7 +1,7 @@
 """The tables of stored responses, conversations and background runs.
 
 Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. Every
-column with content of requests or answers is encrypted (`encrypted_json.py`).
+column with content of requests or answers is encrypted (`encryption.py`).
 """
 
 from __future__ import annotations

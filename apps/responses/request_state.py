@@ -18,9 +18,8 @@ from apps.gateway.dialects.chat.responses.client.write_reply import ResponseFram
 from apps.gateway.endpoints.response_state import AnsweredElsewhere, OrganizationCipher, Record, ResponseState, items_of
 from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import InvalidRequest
-from apps.responses import compaction, refusals
-from apps.responses.background import begin
-from apps.responses.background_state import kept_headers
+from apps.responses import history, public_ids
+from apps.responses.background import begin, kept_headers
 from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
 from apps.responses.history import chain_before, items_in, items_of_chain, resolved
 from apps.responses.items import Item, is_reference, with_ids
@@ -65,8 +64,8 @@ class StoredStates:
         items = [*before, *new_items]
         if any(map(is_reference, items)):
             items = resolved(policy, items)
-        if compaction.has_any(items):
-            items = compaction.opened(policy.project_id, items)
+        if history.has_any(items):
+            items = history.opened(policy.project_id, items)
         if items != new_items:
             wire["input"] = items
             _reserve_bytes(request, items)
@@ -154,11 +153,11 @@ def _reserve_bytes(request: ClientRequest, items: list[Any]) -> None:
 
 def _refuse_what_needs_content(asked: _Asked) -> None:
     if asked.previous_id is not None:
-        raise refusals.nothing_is_kept("previous_response_id", "Previous response")
+        raise public_ids.nothing_is_kept("previous_response_id", "Previous response")
     if asked.conversation_id is not None:
-        raise refusals.nothing_is_kept("conversation", "Conversations")
+        raise public_ids.nothing_is_kept("conversation", "Conversations")
     if asked.background:
-        raise refusals.nothing_is_kept("background", "Background responses")
+        raise public_ids.nothing_is_kept("background", "Background responses")
 
 
 def _fits(policy: Policy, asked: _Asked) -> bool:

@@ -22,8 +22,8 @@ from redis.exceptions import RedisError
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import Overloaded
 from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import decrypt_json, encrypt_bytes, encrypt_json
 from apps.kernel.valkey.redis import LuaScript, client
-from apps.responses.encrypted_json import decrypt_json, encrypt_bytes, encrypt_json
 from apps.responses.items import Item, ids_of, is_reference, with_ids
 from apps.responses.models import Conversation, ConversationItem, StoredResponse
 from apps.responses.retention import count_bytes, expiry_of

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
-from apps.kernel.postgres.deletion import delete_in_pieces
+from apps.kernel.postgres.rows import delete_in_pieces
 from apps.kernel.valkey.redis import client
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel

@@ -17,11 +17,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m apps.sandbox", description="A provider played from a script.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8001, help="0 takes a free one")
+    parser.add_argument("--reuse-port", action="store_true", help="share the port with the process that reserved it")
     parser.add_argument("--unix", metavar="PATH", help="listen on a Unix socket instead")
     parser.add_argument("--quiet", action="store_true", help="do not print where it listens")
     options = parser.parse_args()
     try:
-        listener = listen(options.host, options.port, options.unix)
+        listener = listen(options.host, options.port, options.unix, reuse_port=options.reuse_port)
     except OSError as error:
         sys.stderr.write(f"sandbox cannot listen: {error}\n")
         return 1

@@ -11,7 +11,7 @@ import msgspec
 
 from apps.sandbox import tokens
 from apps.sandbox.batches import LineAnswer, SandboxBatches
-from apps.sandbox.formats import SandboxFormat, black_forest_labs, find_format
+from apps.sandbox.formats import SandboxFormat, find_format, image_specialists
 from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.journal import Journal, JournalEntry
 from apps.sandbox.response_steps import Body, Head, Step, fixed_performance, perform, refuse, say
@@ -53,9 +53,9 @@ class Sandbox:
                 return _json(200, {"status": "ok"})
             case "POST", tokens.PATH:
                 return self._give_token(request)
-            case "GET", black_forest_labs.POLL_PATH:
+            case "GET", image_specialists.POLL_PATH:
                 return self._tell_of_job(request)
-            case "GET", black_forest_labs.PICTURE_PATH:
+            case "GET", image_specialists.PICTURE_PATH:
                 return _give_picture(request)
             case "GET", "/sandbox/requests":
                 entries = self.journal.entries(request.query.get("tag"))
@@ -93,7 +93,7 @@ class Sandbox:
 
     def _tell_of_job(self, request: SandboxRequest) -> SandboxReply:
         """Say how a job stands: it is in the journal under its request's tag, and over after so many looks."""
-        job = black_forest_labs.read_job(request.query)
+        job = image_specialists.read_job(request.query)
         entry = self.journal.open(job.tag if job else "", "GET", request.path, request.headers, b"")
         if request.headers.get("x-key", INVALID_TOKEN) == INVALID_TOKEN:
             status, body = 403, {"detail": "Not authenticated"}
@@ -101,7 +101,7 @@ class Sandbox:
             status, body = 404, {"id": "", "status": "Task not found"}
         else:
             look = self.journal.turn(f"job {request.query['id']}")
-            status, body = 200, black_forest_labs.status_of(job, look, f"http://{request.headers.get('host', '')}")
+            status, body = 200, image_specialists.status_of(job, look, f"http://{request.headers.get('host', '')}")
         return SandboxReply(say(status, msgspec.json.encode(body)), entry)
 
     def _attend_batches(self, request: SandboxRequest) -> SandboxReply | None:
@@ -173,10 +173,10 @@ def _fixed(form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) ->
 
 def _give_picture(request: SandboxRequest) -> SandboxReply:
     """Answer with the image of a job; its address needs no key."""
-    job = black_forest_labs.read_job(request.query)
+    job = image_specialists.read_job(request.query)
     if job is None:
         return _json(404, {"detail": "Not found"})
-    picture = black_forest_labs.picture_of(job)
+    picture = image_specialists.picture_of(job)
     return SandboxReply((Head(200, (("content-type", "image/png"),), len(picture)), Body(picture)))
 
 

@@ -31,13 +31,18 @@ class SandboxClientGone(Exception):
     """The client closed its side while there was something left to do for it."""
 
 
-def listen(host: str, port: int, unix: str | None = None) -> socket.socket:
-    """Return a listening socket, on the path `unix` if there is one. Port 0 takes a free one. Raises OSError."""
+def listen(host: str, port: int, unix: str | None = None, *, reuse_port: bool = False) -> socket.socket:
+    """Return a listening socket, on the path `unix` if there is one. Port 0 takes a free one. Raises OSError.
+
+    `reuse_port`: the port is bound by another process, which keeps it for this one.
+    """
     family = socket.AF_UNIX if unix else socket.AF_INET6 if ":" in host else socket.AF_INET
     if unix and Path(unix).is_socket():
         Path(unix).unlink()  # left behind by an earlier process
     listener: socket.socket = green.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse_port:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind(unix or (host, port))
     listener.listen(BACKLOG)
     return listener

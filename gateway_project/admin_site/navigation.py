@@ -13,7 +13,7 @@ _ACCOUNT = {"Account and password": "console:account", "Sign-in methods": "admin
 UNFOLD: Final[dict[str, Any]] = {
     "SITE_TITLE": "Model gateway",
     "SITE_HEADER": "Model gateway",
-    "DASHBOARD_CALLBACK": "gateway_project.admin_site.dashboard.dashboard",
+    "DASHBOARD_CALLBACK": "gateway_project.admin_site.pages.dashboard",
     "STYLES": [lambda request: static("admin_site/admin_site.css")],
     "SCRIPTS": [
         lambda request: static("admin_site/admin_site.js"),
@@ -50,6 +50,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "keys.providerkey": "vpn_key",
         "mcp_servers.mcpserver": "build",
         "limits.limit": "speed",
+        "limits.planlimit": "avg_pace",
         "log_sinks.logsink": "outbox",
         "alerts.alert": "notifications",
         "alerts.alertrule": "notification_settings",

@@ -1,6 +1,7 @@
 """Groups of operators who are not superusers: support, finance and admin. Created once; operators may change them.
 
-None of them can create operators; only superusers can.
+A migration that adds tables adds their permissions to the groups; permissions that operators took away stay away. None
+of the groups can create operators; only superusers can.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib.auth.models import Group, Permission
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Q
 
 _SEEN_BY_ALL: Final = (
@@ -52,12 +54,30 @@ _FINANCE: Final = {
 _OF_SUPERUSERS: Final = ("organizations.user", "auth.group", "auth.permission")
 
 
-def seed_groups(**_: Any) -> None:
-    """Make the groups that are missing; those that are there stay as the operators have left them."""
+# Permissions that existed before this migration, by database alias.
+_known: dict[str, set[int]] = {}
+
+
+def note_permissions(*, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
+    """Remember which permissions there are before a migration."""
+    tables = connections[using].introspection.table_names()
+    permissions = Permission.objects.using(using).values_list("pk", flat=True)
+    _known[using] = set(permissions) if Permission._meta.db_table in tables else set()
+
+
+def seed_groups(*, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
+    """Make the groups that are missing; the others get the permissions of tables that this migration has added.
+
+    All else stays as the operators have left it.
+    """
+    known = _known.pop(using, None)
     for name, wanted in (("support", _of(_SUPPORT)), ("finance", _of(_FINANCE)), ("admin", _of_admins())):
-        group, made = Group.objects.get_or_create(name=name)
+        group, made = Group.objects.using(using).get_or_create(name=name)
+        permissions = Permission.objects.using(using).filter(wanted)
         if made:
-            group.permissions.set(Permission.objects.filter(wanted))
+            group.permissions.set(permissions)
+        elif known is not None:
+            group.permissions.add(*permissions.exclude(pk__in=known))
 
 
 def _of(tables: dict[str, tuple[str, ...]]) -> Q:

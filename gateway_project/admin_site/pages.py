@@ -1,16 +1,14 @@
-"""URLs of the admin: the framework's, without the pages that no document names.
+"""URLs of the admin: the framework's, without the pages that no document names; and the dashboard at `/admin/`.
 
 Left out: the change of one's own password, which asks for no second factor and counts no try (the console's does); the
-list of an app's tables; redirects to a row's page on the site, and from addresses of old.
-
-The search is the gateway's own (`search.py`). Where `OPERATOR_SECOND_FACTOR` is on, an operator without a second factor
-reaches only the page that adds one.
+list of an app's tables; redirects to a row's page on the site, and from addresses of old. A panel of the dashboard
+whose store does not answer says so; which panels an operator sees depends on the operator's permissions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, NoReturn
 
 from django.conf import settings
@@ -18,10 +16,63 @@ from django.contrib import admin, messages
 from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, path, reverse
+from django.utils import timezone
 
+from apps.kernel.pages import number_formats as as_text
+from apps.logs.traffic import WINDOWS, TrafficReport, TrafficWindow, read_report
 from apps.organizations.credentials import two_factor
 from apps.organizations.models import User
-from gateway_project.admin_site import search
+from gateway_project.admin_site import panels, search
+from gateway_project.admin_site.model_page import model_page
+from gateway_project.admin_site.panels import Table
+
+_USUAL = "24h"
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Return the page's context with the panels that this operator may see."""
+    window = WINDOWS.get(request.GET.get("window", ""), WINDOWS[_USUAL])
+    now, may = timezone.now(), request.user.has_perm
+    context |= {"title": "Dashboard", "now": as_text.moment(now), "windows": WINDOWS.values(), "window": window}
+    if may("logs.view_trafficslot"):
+        report: TrafficReport | None = panels.ask_replica(partial(read_report, window, now))
+        pages = {"requestlog": "logs.view_requestlog", "organization": "organizations.view_organization"}
+        links = frozenset(page for page, permission in pages.items() if may(permission))
+        context |= {
+            "shows_traffic": True,
+            "traffic": panels.ask_database(partial(_traffic, report, window, links)),
+            "board": panels.ask(partial(panels.provider_board, report)),
+            "board_minutes": panels.BOARD_MINUTES,
+        }
+    tables: dict[str, tuple[str, Callable[[], Table | None]]] = {
+        "Stores": ("gateway.view_reconciliation", panels.stores),
+        "Scheduled tasks": ("gateway.view_reconciliation", panels.tasks),
+        "Catalogue": (
+            "catalog.view_catalogproposal",
+            partial(panels.ask_database, panels.catalog),
+        ),
+        "Low balances": (
+            "organizations.view_organization",
+            partial(panels.ask_database, panels.low_balances),
+        ),
+    }
+    context["tables"] = [(title, panels.ask(read)) for title, (permission, read) in tables.items() if may(permission)]
+    return context
+
+
+def _traffic(report: TrafficReport | None, window: TrafficWindow, links: frozenset[str]) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    since = report.counted_since
+    return {
+        "first": as_text.moment(report.first),
+        "counted_since": as_text.moment(since) if since is not None and since > report.first else "",
+        "empty": not report.total.requests,
+        "figures": panels.figures_of(report),
+        "charts": panels.charts_of(report, window),
+        "tables": panels.top_tables(report, window, links),
+    }
+
 
 _LEFT_OUT: Final = frozenset({"password_change", "password_change_done", "view_on_site"})
 # Pages for an operator without a second factor: signing in and out, and the one that adds it.
@@ -36,8 +87,11 @@ def admin_urls() -> tuple[list[Any], str, str]:
     """Load the apps' pages; return the patterns, app name and namespace to mount."""
     admin.autodiscover()
     patterns, app_name, namespace = admin.site.urls
-    own = path("find/", admin.site.admin_view(search.search_page), name="find")
-    return _kept([own, *patterns]), app_name, namespace
+    own = [
+        path("find/", admin.site.admin_view(search.search_page), name="find"),
+        path("models/<path:model_id>/", admin.site.admin_view(model_page), name="model"),
+    ]
+    return _kept([*own, *patterns]), app_name, namespace
 
 
 def _kept(patterns: list[Any]) -> list[Any]:

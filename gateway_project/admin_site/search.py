@@ -168,7 +168,7 @@ def _payments(term: str, identifier: UUID | None) -> Iterator[Found]:
 def _models(term: str, identifier: UUID | None) -> Iterator[Found]:
     # The catalog has some hundred rows: a part of an id is found as well.
     for row in Model.objects.filter(id__icontains=term).order_by("id")[:MAX_RESULTS]:
-        yield Found(row.id, row.name, _page_of(row))
+        yield Found(row.id, row.name, reverse("admin:model", args=[row.pk]))
 
 
 def _offers(term: str, identifier: UUID | None) -> Iterator[Found]:

@@ -60,11 +60,19 @@ class OrganizationEntry(_Entry):
     outage_policy: Literal["open", "closed"] | UnsetType = UNSET
 
 
+class TeamMemberEntry(_Entry):
+    """A member of a team, by the address of a member of the organization."""
+
+    email: Annotated[str, Meta(min_length=3, max_length=254)]
+    is_lead: bool | UnsetType = UNSET
+
+
 class TeamEntry(_Entry):
-    """A team, by its name, without its members. `parent` is the team that it is part of."""
+    """A team, by its name. `parent` is the team that it is part of."""
 
     name: _Label
     parent: _TeamName | UnsetType | None = UNSET
+    members: list[TeamMemberEntry] | UnsetType = UNSET
 
 
 class ServiceAccountEntry(_Entry):
@@ -126,22 +134,57 @@ class ProjectEntry(_Entry):
     keys: list[ApiKeyEntry] | UnsetType = UNSET
 
 
+class LimitEntry(_Entry, kw_only=True):
+    """A limit on usage, by its name. Its amount, action and models can be changed; the rest stays."""
+
+    name: _Label
+    scope: Literal["organization", "team", "project", "member", "key", "end_user", "model", "provider"]
+    of: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="Whose requests count: the name of a team, project or service account, the address of a "
+                "member, or the project and the description of a key, as `project/description`",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    end_user: Annotated[str, Meta(min_length=1, max_length=256)] | UnsetType = UNSET
+    model: _Name | UnsetType = UNSET
+    provider: _Name | UnsetType = UNSET
+    counts: Literal["usd", "requests", "tokens", "input_tokens", "output_tokens"]
+    window: Literal["minute", "hour", "day", "week", "month", "lifetime"]
+    rolling: Annotated[int, Meta(ge=2, le=31)] | UnsetType = UNSET
+    starts_on: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] | UnsetType = UNSET
+    time_zone: _Label | UnsetType = UNSET
+    amount: Amount
+    action: Literal["refuse", "warn", "reroute"] | UnsetType = UNSET
+    reroute_models: list[_Name] | UnsetType = UNSET
+
+
 class OwnModelEntry(_Entry):
-    """Context and prices of a model of a custom provider; prices are USD per million tokens, both or none."""
+    """Alias, context, prices and capabilities of a model of a custom provider. Prices are USD per million tokens, both
+    or none; or USD for an hour that so many tokens share."""
 
     model: Annotated[str, Meta(min_length=1, max_length=200)]
+    alias: Annotated[str, Meta(min_length=1, max_length=100)] | UnsetType | None = UNSET
     context_length: Annotated[int, Meta(ge=1, le=100000000)] | UnsetType | None = UNSET
     input_price: Amount | UnsetType | None = UNSET
     output_price: Amount | UnsetType | None = UNSET
+    hourly_price: Amount | UnsetType | None = UNSET
+    tokens_per_hour: Annotated[int, Meta(ge=1, le=1000000000000)] | UnsetType | None = UNSET
+    overrides: dict[str, bool] | UnsetType | None = UNSET
 
 
 class ProviderKeyEntry(_Entry):
-    """The organization's own credential at a provider, by provider and `providerName`. Its address stays."""
+    """The organization's own credential at a provider, by provider and `providerName`. Its addresses stay."""
 
     provider: _Short
     provider_name: Annotated[str, Meta(pattern="^[a-z0-9-]{1,40}$")] | UnsetType = UNSET
     base_url: _Url | UnsetType = UNSET
     server: _Short | UnsetType = UNSET
+    replicas: Annotated[list[_Url], Meta(max_length=15)] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
     token: Secret | UnsetType = UNSET
     models: list[OwnModelEntry] | UnsetType = UNSET
@@ -179,6 +222,61 @@ class LogSinkEntry(_Entry):
     secret_access_key: Secret | UnsetType = UNSET
     public_key: Secret | UnsetType = UNSET
     secret_key: Secret | UnsetType = UNSET
+
+
+class AlertDestinationEntry(_Entry):
+    """An alert destination, by its name. Its kind and address stay; those of Slack and Teams are secrets."""
+
+    name: _Label
+    kind: Literal["webhook", "slack", "teams", "pagerduty"]
+    url: (
+        Annotated[str, Meta(max_length=500, description="The address of a webhook, or PagerDuty's for other regions")]
+        | UnsetType
+    ) = UNSET
+    status: Status | UnsetType = UNSET
+    webhook_url: Annotated[Secret, Meta(description="The address of an incoming webhook: Slack, Teams")] | UnsetType = (
+        UNSET
+    )
+    secret: Secret | UnsetType = UNSET
+    routing_key: Secret | UnsetType = UNSET
+
+
+class AlertRuleEntry(_Entry):
+    """An alert rule, by its kind and parameters: with other parameters it is another rule."""
+
+    kind: Literal[
+        "balance_low",
+        "balance_runway",
+        "limit_share",
+        "daily_spend",
+        "error_rate",
+        "latency",
+        "key_unused",
+        "model_retirement",
+        "price_change",
+        "integration_off",
+        "payment_failed",
+    ]
+    amount: Amount | UnsetType = UNSET
+    days: Annotated[int, Meta(ge=1, le=365)] | UnsetType = UNSET
+    percent: Annotated[int, Meta(ge=1, le=100)] | UnsetType = UNSET
+    factor: Annotated[int, Meta(ge=2, le=1_000)] | UnsetType = UNSET
+    floor: Amount | UnsetType = UNSET
+    milliseconds: Annotated[int, Meta(ge=1, le=3_600_000)] | UnsetType = UNSET
+    aspect: Literal["model", "provider"] | UnsetType = UNSET
+    name: Annotated[str, Meta(max_length=255, description="One model or provider; empty: each of them")] | UnsetType = (
+        UNSET
+    )
+    min_requests: Annotated[int, Meta(ge=1, le=5_000)] | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    destinations: (
+        Annotated[
+            list[_Label],
+            Meta(description="Names of the alert destinations that get its alerts beside e-mail; null: each of them"),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
 
 
 class GuardrailConfigEntry(_Entry):
@@ -233,13 +331,17 @@ class ConfigDocument(_Entry):
     service_accounts: list[ServiceAccountEntry] | UnsetType = UNSET
     projects: list[ProjectEntry] | UnsetType = UNSET
     provider_keys: list[ProviderKeyEntry] | UnsetType = UNSET
+    limits: list[LimitEntry] | UnsetType = UNSET
     mcp_servers: list[McpServerEntry] | UnsetType = UNSET
     log_sinks: list[LogSinkEntry] | UnsetType = UNSET
+    alert_destinations: list[AlertDestinationEntry] | UnsetType = UNSET
+    alert_rules: list[AlertRuleEntry] | UnsetType = UNSET
     guardrails: GuardrailsEntry | UnsetType = UNSET
 
 
 SECTIONS: Final = (
-    *("organization", "teams", "serviceAccounts", "projects", "providerKeys", "mcpServers", "logSinks", "guardrails"),
+    *("organization", "teams", "serviceAccounts", "projects", "providerKeys", "limits", "mcpServers", "logSinks"),
+    *("alertDestinations", "alertRules", "guardrails"),
 )
 
 _PLACE: Final = re.compile(r"^(?P<message>.*?)(?: - at `(?:key in )?\$\.?(?P<place>[^`]*)`)?$", re.DOTALL)
@@ -265,6 +367,20 @@ def check_document(given: Any) -> dict[str, Any]:
     for index, rule in enumerate(document.get("guardrails", {}).get("rules", ())):
         secrets = {name: value for name, value in rule["config"].items() if name in GUARD_SECRETS}
         _require_references(secrets, f"guardrails.rules[{index}].config")
+    _complete(document)
+    return document
+
+
+def _complete(document: dict[str, Any]) -> None:
+    """Write values as the API does: amounts as texts, addresses in lower case, an alert rule with its defaults."""
+    for limit in document.get("limits", ()):
+        _write_amounts(limit)
+    for rule in document.get("alertRules", ()):
+        _write_amounts(rule)
+        rule.update(with_defaults(rule))
+    for team in document.get("teams", ()):
+        for member in team.get("members", ()):
+            member["email"] = member["email"].lower()
     for project in document.get("projects", ()):
         for key in project.get("keys", ()):
             _write_amounts(key)
@@ -272,13 +388,18 @@ def check_document(given: Any) -> dict[str, Any]:
     for provider_key in document.get("providerKeys", ()):
         for model in provider_key.get("models", ()):
             _write_amounts(model)
-    return document
 
 
 def variable_of(value: Any) -> str | None:
     """Return the environment variable that a value refers to as `${NAME}`; None for another value."""
     matched = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     return matched[1] if matched else None
+
+
+def with_defaults(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an alert rule with the parameters that the gateway adds to its kind, which are part of its name."""
+    optional = {"name": "", "minRequests": 20} if rule["kind"] in ("error_rate", "latency") else {}
+    return {**optional, **rule}
 
 
 def _require_references(secrets: Mapping[str, Any], place: str) -> None:
@@ -289,7 +410,7 @@ def _require_references(secrets: Mapping[str, Any], place: str) -> None:
 
 def _write_amounts(values: dict[str, Any]) -> None:
     """Write amounts as texts, as the API does."""
-    for name in ("usageLimit", "amount", "inputPrice", "outputPrice"):
+    for name in ("usageLimit", "amount", "floor", "inputPrice", "outputPrice", "hourlyPrice"):
         if values.get(name) is not None:
             values[name] = f"{Decimal(values[name]).normalize():f}"
 

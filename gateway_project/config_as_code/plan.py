@@ -16,7 +16,8 @@ from gateway_project.config_as_code.document import variable_of
 from gateway_project.config_as_code.resources import (
     ACCESS_RULES,
     GUARDRAIL_RULES,
-    MCP_SERVERS,
+    LIMITS,
+    OWNERS,
     PROJECTS,
     ROOTS,
     TEAMS,
@@ -27,6 +28,7 @@ from gateway_project.config_as_code.resources import (
     key_of,
     label,
     normal,
+    owner_name,
     printable,
     refuse_doubles,
 )
@@ -35,6 +37,14 @@ from gateway_project.config_as_code.yaml_file import ConfigError
 # Characters of a value in a plan for people.
 MAX_SHOWN: Final = 160
 _ARCHIVED: Final = "archived"
+# Refusals of names of other sections.
+_ABSENT: Final = {
+    "teams": "There is no team of this name",
+    "serviceAccounts": "There is no service account of this name",
+    "people": "No member of the organization has this address; invite them first",
+    "projects": "There is no project of this name, or more than one",
+    "alertDestinations": "There is no alert destination of this name",
+}
 _SIGNS: Final = {"create": "+", "update": "~", "delete": "-"}
 
 
@@ -168,20 +178,43 @@ class _Comparison:
             self._note(kind, self._plan.changes, action="update", **about, **changes)
 
     def _check(self, kind: ResourceKind, own: Values, place: str) -> None:
-        """Raise ConfigError if a project, team or service account that is named does not exist."""
+        """Raise ConfigError if something that is named, such as a team or a member, does not exist."""
         for name, (_, section) in kind.references.items():
             if own.get(name) is not None and own[name] not in self._known(section, self._state.named[section]):
-                noun = "team" if section == TEAMS.section else "service account"
-                raise ConfigError(f"{place}.{name}", f"There is no {noun} of this name")
+                raise ConfigError(f"{place}.{name}", _ABSENT[section])
+        if kind is LIMITS:
+            self._check_owner(own, place)
         wholes = {one["name"]: one.get("parent") for one in self._document.get(TEAMS.section, ())}
         if kind is TEAMS and wholes.get(own.get("parent")) is not None:
             raise ConfigError(f"{place}.parent", "Must be a team that is part of no other: teams nest one level deep")
-        if kind is not MCP_SERVERS or not own.get("projects"):
+        for name, (_, section) in kind.reference_lists.items():
+            for index, one in enumerate(own.get(name) or ()):
+                if one not in self._known(section, self._state.named[section]):
+                    raise ConfigError(f"{place}.{name}[{index}]", _ABSENT[section])
+
+    def _check_owner(self, own: Values, place: str) -> None:
+        """Raise ConfigError unless a limit is of something that exists, or will."""
+        section = OWNERS.get(own["scope"])
+        if section is None and "of" not in own:
             return
-        known = self._known("projects", self._state.project_ids)
-        for index, name in enumerate(own["projects"]):
-            if name not in known:
-                raise ConfigError(f"{place}.projects[{index}]", "There is no project of this name, or more than one")
+        if section is None or "of" not in own:
+            raise ConfigError(f"{place}.of", "Required" if section else f"Not a field of the scope {own['scope']}")
+        known = set(self._state.named[section])
+        declared: Mapping[str, Collection[str]] = {
+            "teams": [one["name"] for one in self._document.get("teams", ())],
+            "projects": [one["name"] for one in self._document.get("projects", ())],
+            "users": [
+                owner_name(one["name"], self._state.named["people"])
+                for one in self._document.get("serviceAccounts", ())
+            ],
+            "limitedKeys": [
+                f"{project['name']}/{key['description']}"
+                for project in self._document.get("projects", ())
+                for key in project.get("keys", ())
+            ],
+        }
+        if own["of"] not in known.union(declared[section]):
+            raise ConfigError(f"{place}.of", f"There is no {own['scope'].replace('_', ' ')} of this name")
 
     def _known(self, section: str, found: Collection[str]) -> set[str]:
         """Return the names that a section will have when the plan is made."""
@@ -268,6 +301,9 @@ def _changed(kind: ResourceKind, entry: FoundEntry, given: Values, place: str) -
 def _is_same_fixed(name: str, before: Any, given: Any) -> bool:
     if before == given or (not before and not given):
         return True
+    if name == "replicas" and isinstance(before, list) and isinstance(given, list):
+        pairs = zip(before, given, strict=False)
+        return len(before) == len(given) and all(_is_same_fixed("baseUrl", old, new) for old, new in pairs)
     if name not in {"url", "baseUrl"} or not isinstance(before, str):
         return False
     start = str(given).rstrip("/")

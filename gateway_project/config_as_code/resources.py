@@ -2,17 +2,18 @@
 
 `read_state` reads an organization through the API; `as_document` writes it as a file would.
 """
+# length: a table of kinds, with the readers and writers that only its rows name
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
-from gateway_project.config_as_code.document import GUARD_SECRETS, VERSION
+from gateway_project.config_as_code.document import GUARD_SECRETS, VERSION, with_defaults
 from gateway_project.config_as_code.management_api import ManagementApi, RequestRefused
 from gateway_project.config_as_code.yaml_file import ConfigError
 
@@ -64,9 +65,23 @@ class ResourceKind:
     is_tested: bool = False
     # Fields that name a thing of another section, by the API's field with its id.
     references: Mapping[str, Reference] = field(default_factory=dict)
+    # Fields with a list of such names.
+    reference_lists: Mapping[str, Reference] = field(default_factory=dict)
+    # Fields that POST has by another name.
+    renamed: Mapping[str, str] = field(default_factory=dict)
     children: tuple[ResourceKind, ...] = ()
 
 
+TEAM_MEMBERS: Final = ResourceKind(
+    section="members",
+    noun="member",
+    names=("email",),
+    path="/organization/{organization}/teams/{parent}/members",
+    answer="member",
+    fields=("email", "isLead"),
+    later=frozenset(),
+    references={"email": Reference("memberId", "people")},
+)
 TEAMS: Final = ResourceKind(
     section="teams",
     noun="team",
@@ -76,6 +91,7 @@ TEAMS: Final = ResourceKind(
     fields=("name", "parent"),
     later=frozenset(),
     references={"parent": Reference("parentId", "teams")},
+    children=(TEAM_MEMBERS,),
 )
 SERVICE_ACCOUNTS: Final = ResourceKind(
     section="serviceAccounts",
@@ -132,7 +148,16 @@ OWN_MODELS: Final = ResourceKind(
     noun="model",
     names=("model",),
     path="/keys/provider/{parent}/models",
-    fields=("model", "contextLength", "inputPrice", "outputPrice"),
+    fields=(
+        "model",
+        "alias",
+        "contextLength",
+        "inputPrice",
+        "outputPrice",
+        "hourlyPrice",
+        "tokensPerHour",
+        "overrides",
+    ),
     is_setting=True,
 )
 PROVIDER_KEYS: Final = ResourceKind(
@@ -142,12 +167,36 @@ PROVIDER_KEYS: Final = ResourceKind(
     path="/keys/provider",
     answer="providerKey",
     owner="organizationId",
-    fields=("provider", "providerName", "baseUrl", "server", "status"),
-    fixed=frozenset({"baseUrl", "server"}),
+    fields=("provider", "providerName", "baseUrl", "server", "replicas", "status"),
+    fixed=frozenset({"baseUrl", "server", "replicas"}),
     secrets=frozenset({"token"}),
     is_tested=True,
     children=(OWN_MODELS,),
 )
+LIMITS: Final = ResourceKind(
+    section="limits",
+    noun="limit",
+    names=("name",),
+    path="/limits",
+    answer="limit",
+    owner="organizationId",
+    fields=(
+        *("name", "scope", "of", "endUser", "model", "provider", "counts", "window", "rolling", "startsOn"),
+        *("timeZone", "amount", "action", "rerouteModels"),
+    ),
+    fixed=frozenset(
+        {"scope", "of", "endUser", "model", "provider", "counts", "window", "rolling", "startsOn", "timeZone"}
+    ),
+    later=frozenset(),
+)
+# The names by which a limit's `of` finds an id (`FoundState.named`), by its scope.
+OWNERS: Final[Mapping[str, str]] = {
+    "team": "teams",
+    "project": "projects",
+    "end_user": "projects",
+    "member": "users",
+    "key": "limitedKeys",
+}
 MCP_SERVERS: Final = ResourceKind(
     section="mcpServers",
     noun="MCP server",
@@ -156,6 +205,7 @@ MCP_SERVERS: Final = ResourceKind(
     answer="mcpServer",
     owner="organizationId",
     fields=("name", "url", "status", "timeoutSeconds", "allowedTools", "projects"),
+    reference_lists={"projects": Reference("projectIds", "projects")},
     fixed=frozenset({"url"}),
     secrets=frozenset({"token", "headers"}),
     takes_secrets=True,
@@ -171,6 +221,31 @@ LOG_SINKS: Final = ResourceKind(
     fields=("name", "kind", "url", "status", "includeContent", "format", "bucket", "region", "prefix"),
     fixed=frozenset({"kind", "url", "format", "bucket", "region", "prefix"}),
     secrets=frozenset({"secret", "accessKeyId", "secretAccessKey", "publicKey", "secretKey"}),
+)
+ALERT_DESTINATIONS: Final = ResourceKind(
+    section="alertDestinations",
+    noun="alert destination",
+    names=("name",),
+    path="/alerts/destinations",
+    answer="destination",
+    owner="organizationId",
+    fields=("name", "kind", "url", "status"),
+    fixed=frozenset({"kind", "url"}),
+    secrets=frozenset({"webhookUrl", "secret", "routingKey"}),
+    renamed={"webhookUrl": "url"},
+)
+ALERT_RULES: Final = ResourceKind(
+    section="alertRules",
+    noun="alert rule",
+    names=(*("kind", "amount", "days", "percent", "factor", "floor", "milliseconds", "aspect", "name", "minRequests"),),
+    path="/alerts/rules",
+    answer="rule",
+    owner="organizationId",
+    fields=(
+        *("kind", "amount", "days", "percent", "factor", "floor", "milliseconds", "aspect", "name", "minRequests"),
+        *("status", "destinations"),
+    ),
+    reference_lists={"destinations": Reference("destinationIds", "alertDestinations")},
 )
 GUARDRAIL_CONFIG: Final = ResourceKind(
     section="config",
@@ -202,12 +277,22 @@ ORGANIZATION: Final = ResourceKind(
     is_single=True,
 )
 # In the order in which they are created: MCP servers name projects, which name teams.
-ROOTS: Final = (ORGANIZATION, TEAMS, SERVICE_ACCOUNTS, PROJECTS, PROVIDER_KEYS, MCP_SERVERS, LOG_SINKS, GUARDRAILS)
+ROOTS: Final = (
+    *(ORGANIZATION, TEAMS, SERVICE_ACCOUNTS, PROJECTS, PROVIDER_KEYS, LIMITS, MCP_SERVERS, LOG_SINKS),
+    *(ALERT_DESTINATIONS, ALERT_RULES, GUARDRAILS),
+)
 # Credentials that each kind of log sink needs.
 _SINK_SECRETS: Final = {
     "webhook": ("secret",),
     "s3": ("accessKeyId", "secretAccessKey"),
     "otlp": ("publicKey", "secretKey"),
+}
+# The credential of each kind of alert destination.
+_DESTINATION_SECRETS: Final = {
+    "webhook": "secret",
+    "slack": "webhookUrl",
+    "teams": "webhookUrl",
+    "pagerduty": "routingKey",
 }
 
 
@@ -224,17 +309,16 @@ class FoundEntry:
 
 @dataclass(slots=True)
 class FoundState:
-    """An organization at a gateway: the sections that were read, and the ids of its projects, teams and service
-    accounts by name."""
+    """An organization at a gateway: the sections that were read, and the ids of what others refer to by name."""
 
     organization_id: str
     organization_name: str
     roots: dict[str, list[FoundEntry]]
-    # Without names that two projects have.
-    project_ids: dict[str, str]
     # Sections that the plan or the key does not allow, with the gateway's reason.
     refused: dict[str, str]
-    # By section, the ids of things that others refer to, by name.
+    # By section, the ids of things that others refer to, by name; without names that two have. `people` are the
+    # organization's members by address, `users` the accounts of members, by address, and of service accounts
+    # (`owner_name`), `limitedKeys` API keys by `project/description`.
     named: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -262,7 +346,20 @@ def read_state(
         for kind in (TEAMS, SERVICE_ACCOUNTS)
     }
     named = {section: {one["name"]: one["id"] for one in rows} for section, rows in listings.items()}
-    state = FoundState(organization["id"], organization["name"], {}, _ids_by_name(projects), {}, named)
+    people: list[Values] = api.get(f"/organization/{organization['id']}/members", "members")
+    named["people"] = {one["email"].lower(): one["id"] for one in people}
+    named["users"] = {one["email"].lower(): one["userId"] for one in people}
+    named["users"] |= {owner_name(one["name"], named["people"]): one["userId"] for one in listings["serviceAccounts"]}
+    named["projects"] = _ids_by_name(projects)
+    named["limitedKeys"] = {}
+    if "limits" in sections:
+        keys = [
+            {"name": f"{project['name']}/{key['description']}", "id": key["id"]}
+            for project in projects
+            for key in api.get("/keys/api", "apiKeys", projectId=project["id"], filter="all")
+        ]
+        named["limitedKeys"] = _ids_by_name(keys)
+    state = FoundState(organization["id"], organization["name"], {}, {}, named)
     names = {one["id"]: one["name"] for rows in listings.values() for one in rows}
     # API keys have the user that a service account is.
     names |= {one["userId"]: one["name"] for one in listings["serviceAccounts"]}
@@ -270,7 +367,7 @@ def read_state(
         "organization": lambda: [_entry(ORGANIZATION, organization)],
         # A part is created after its whole, and deleted before it.
         "teams": lambda: [
-            _entry(TEAMS, {**one, "parent": names.get(one["parentId"])})
+            _team(api, {**one, "parent": names.get(one["parentId"])})
             for one in sorted(listings["teams"], key=lambda row: row["parentId"] is not None)
         ],
         "serviceAccounts": lambda: [
@@ -278,8 +375,15 @@ def read_state(
         ],
         "projects": lambda: [_project(api, one, names) for one in projects],
         "providerKeys": lambda: [_provider_key(api, one) for one in _listed(api, organization, PROVIDER_KEYS)],
+        "limits": lambda: [
+            entry
+            for one in _listed(api, organization, LIMITS)
+            if (entry := _limit(one, named.get(OWNERS.get(one["scope"], ""), {}))) is not None
+        ],
         "mcpServers": lambda: [_mcp_server(one, projects) for one in _listed(api, organization, MCP_SERVERS)],
         "logSinks": lambda: [_log_sink(one) for one in _listed(api, organization, LOG_SINKS)],
+        "alertDestinations": lambda: [_alert_destination(one) for one in _destinations(api, organization, named)],
+        "alertRules": lambda: _alert_rules(api, organization, named),
         "guardrails": lambda: [_guardrails(api, organization["id"])],
     }
     for section in sections:
@@ -305,6 +409,9 @@ def as_document(state: FoundState) -> dict[str, Any]:
 
 def _written(kind: ResourceKind, entry: FoundEntry) -> dict[str, Any]:
     values = {**entry.values, **entry.secrets}
+    if values.get("status") == "failed":
+        # The gateway switched it off: no file can ask for that.
+        del values["status"]
     for child in kind.children:
         entries = entry.children.get(child.section, [])
         refuse_doubles(child, entries, f"At the gateway, {child.section} of {label(kind, entry.values)}")
@@ -382,9 +489,10 @@ def _moment(text: str) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _ids_by_name(projects: Sequence[Values]) -> dict[str, str]:
-    names = Counter(one["name"] for one in projects)
-    return {one["name"]: one["id"] for one in projects if names[one["name"]] == 1}
+def _ids_by_name(rows: Sequence[Values]) -> dict[str, str]:
+    """Return ids by names; a name of several means none of them."""
+    names = Counter(one["name"] for one in rows)
+    return {one["name"]: one["id"] for one in rows if names[one["name"]] == 1}
 
 
 def _listed(api: ManagementApi, organization: Values, kind: ResourceKind) -> list[Values]:
@@ -395,6 +503,13 @@ def _listed(api: ManagementApi, organization: Values, kind: ResourceKind) -> lis
 def _entry(kind: ResourceKind, row: Values, **secrets: Any) -> FoundEntry:
     values = {name: row[name] for name in kind.fields if name in row}
     return FoundEntry(str(row["id"]), values, secrets=secrets)
+
+
+def _team(api: ManagementApi, row: Values) -> FoundEntry:
+    entry = _entry(TEAMS, row)
+    members = api.get(f"/organization/{row['organizationId']}/teams/{row['id']}/members", "members")
+    entry.children["members"] = [_entry(TEAM_MEMBERS, {**one, "email": one["email"].lower()}) for one in members]
+    return entry
 
 
 def _project(api: ManagementApi, row: Values, names: Mapping[str, str]) -> FoundEntry:
@@ -422,9 +537,31 @@ def _provider_key(api: ManagementApi, row: Values) -> FoundEntry:
     if row["provider"] == "custom":
         models = api.get(f"/keys/provider/{row['id']}/models", "models")
         # A context alone may be what the server states, which no file needs.
-        chosen = [one for one in models if one["inputPrice"] is not None or not one["listed"]]
+        set_fields = ("alias", "inputPrice", "hourlyPrice", "overrides")
+        chosen = [
+            one
+            for one in models
+            if any(one[name] is not None for name in set_fields)
+            or not (one["listed"] or one["goneAt"] or one["contextLength"] is None)
+        ]
         entry.children["models"] = [_entry(OWN_MODELS, {**one, "id": one["model"]}) for one in chosen]
     return entry
+
+
+def owner_name(account: str, people: Collection[str]) -> str:
+    """Return the name by which a limit's `of` means a service account: its own, unless it is a member's address."""
+    return f"service-account/{account}" if account.lower() in people else account
+
+
+def _limit(row: Values, owners: Mapping[str, str]) -> FoundEntry | None:
+    """Return a limit; None for one of what has no name in a file, such as the key of a signed-in program."""
+    given = {name: value for name, value in row.items() if value not in (None, "", [])}
+    if row["scopeId"] is not None:
+        found = [name for name, identifier in owners.items() if identifier == row["scopeId"]]
+        if len(found) != 1:
+            return None
+        given["of"] = found[0]
+    return _entry(LIMITS, given)
 
 
 def _mcp_server(row: Values, projects: Sequence[Values]) -> FoundEntry:
@@ -443,6 +580,33 @@ def _mcp_server(row: Values, projects: Sequence[Values]) -> FoundEntry:
 def _log_sink(row: Values) -> FoundEntry:
     secrets = {one: _variable("LOG_SINK", row["name"], one) for one in _SINK_SECRETS.get(row["kind"], ())}
     return _entry(LOG_SINKS, {**row, **row["options"]}, **secrets)
+
+
+def _destinations(api: ManagementApi, organization: Values, named: dict[str, dict[str, str]]) -> list[Values]:
+    """Return the alert destinations, and note their ids, which rules refer to."""
+    rows: list[Values] = api.get(ALERT_DESTINATIONS.path, "destinations", organizationId=organization["id"])
+    named[ALERT_DESTINATIONS.section] = _ids_by_name(rows)
+    return rows
+
+
+def _alert_destination(row: Values) -> FoundEntry:
+    credential = _DESTINATION_SECRETS[row["kind"]]
+    # An address that is a secret is listed masked.
+    is_masked = credential in ALERT_DESTINATIONS.renamed
+    given = {name: value for name, value in row.items() if name != "url" or not is_masked}
+    return _entry(ALERT_DESTINATIONS, given, **{credential: _variable("ALERT_DESTINATION", row["name"], credential)})
+
+
+def _alert_rules(api: ManagementApi, organization: Values, named: dict[str, dict[str, str]]) -> list[FoundEntry]:
+    names = {one["id"]: one["name"] for one in _destinations(api, organization, named)}
+    entries = []
+    for row in api.get(ALERT_RULES.path, "rules", organizationId=organization["id"]):
+        ids, stored = row["destinationIds"], {**row["parameters"], "kind": row["kind"]}
+        parameters = {"minRequests" if name == "min_requests" else name: value for name, value in stored.items()}
+        # A destination that was deleted stays in the list, without effect.
+        listed = None if ids is None else [names[one] for one in ids if one in names]
+        entries.append(_entry(ALERT_RULES, {**row, **with_defaults(parameters), "destinations": listed}))
+    return entries
 
 
 def _guardrails(api: ManagementApi, organization_id: str) -> FoundEntry:

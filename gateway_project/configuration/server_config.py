@@ -48,13 +48,19 @@ class ServerConfig:
         return f"http://{host}:{self.port}"
 
 
-def free_port(preferred: int = 0) -> int:
-    """Return a free port on the loopback address: the preferred one if possible."""
-    if 0 < preferred < 65536 and _is_free(_LOOPBACK, preferred):
-        return preferred
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+def reserve_port(preferred: int) -> socket.socket:
+    """Return a socket that keeps a port of the loopback address for a process that listens with SO_REUSEPORT.
+
+    The preferred port if it is free. The socket does not listen: without that process connections are refused.
+    """
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        keeper.bind((_LOOPBACK, preferred))
+    except (OSError, OverflowError):
+        keeper.bind((_LOOPBACK, 0))
+    return keeper
 
 
 def is_healthy(config: ServerConfig) -> bool:
@@ -91,11 +97,3 @@ def refuse_shared_database(config: ServerConfig) -> None:
             "PostgreSQL refuses to be root and would run as a user whom others on this machine can be, too: "
             "for production set DATABASE_URL, or start the server as a user of its own"
         )
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        with socket.create_server((host, port)):
-            return True
-    except OSError:
-        return False

@@ -15,8 +15,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.kernel.store_urls import is_cluster_url
 from apps.kernel.valkey import shards
-from apps.kernel.valkey.redis import cache_servers, client, servers, servers_of_money
-from apps.kernel.valkey.store_keys import SHARD_COUNT
+from apps.kernel.valkey.redis import SHARD_COUNT, cache_servers, client, servers, servers_of_money
 from gateway_project.diagnosis.check import Diagnosis
 from gateway_project.diagnosis.database import compare_clock
 

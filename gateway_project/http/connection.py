@@ -6,13 +6,12 @@ import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from typing import Any
 
 import gevent
 
-from apps.kernel.concurrency.green_socket import send_all, watch_readable
+from apps.kernel.concurrency.green_socket import GatheringSender, watch_readable
 from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from gateway_project.http.connection_table import Idle
@@ -28,7 +27,7 @@ from gateway_project.http.response_writer import (
 
 READ_SIZE = 65_536
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after
-# an answer that did not wait for it. The limits of bodies are in `body_reading`.
+# an answer that did not wait for it. The limits of bodies are in `request_intake`.
 HEAD_TIMEOUT, SEND_TIMEOUT, DRAIN_TIMEOUT = 20.0, 120.0, 2.0
 # Bytes that are parsed in one go when more than so many requests may be in them, which their versions count.
 _PIECE, _MANY, _VERSION = 4_096, 8, b" HTTP/1."
@@ -66,7 +65,7 @@ class ClientConnection:
     ) -> None:
         self._settings = settings
         self._sock = sock
-        self._send: Callable[[bytes], object] = partial(send_all, sock, seconds=SEND_TIMEOUT)
+        self._sender = GatheringSender(sock, SEND_TIMEOUT)
         self._reader = RequestParser(settings.limits)
         self._readable = watch_readable(sock)
         self._stopping = stopping
@@ -96,6 +95,7 @@ class ClientConnection:
             except BadRequest as error:
                 self._refuse_malformed(error)
             finally:
+                self._sender.close()
                 self._reader.close()
                 self._readable.close()
 
@@ -139,7 +139,7 @@ class ClientConnection:
         answer = None if self._stopping() else self._settings.intake.shed(self._peer, data, self._settings.limits)
         if answer is None:
             return False
-        self._send(answer)
+        self._sender.send(answer)
         return True
 
     def receive(self, patience: float | None = None) -> bool:
@@ -166,7 +166,7 @@ class ClientConnection:
         request = self._reader.requests[0]
         if request.expects and not request.received and not request.complete:
             request.expects = False
-            self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._sender.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def has_left(self) -> bool:
         """Tell whether the client has closed the connection."""
@@ -198,7 +198,7 @@ class ClientConnection:
             if request.complete:
                 environ["wsgi.input"] = BytesIO(_take_body(request))
             answer = ResponseWriter(
-                self._send,
+                self._sender,
                 method=environ["REQUEST_METHOD"],
                 protocol=environ["SERVER_PROTOCOL"],
                 keep_alive=request.keep_alive and not self._stopping(),
@@ -238,7 +238,7 @@ class ClientConnection:
         keep = request is not None and request.keep_alive and request.complete and not self._stopping()
         try:
             if type(error) is Overloaded and keep:
-                self._send(
+                self._sender.send(
                     shed_answer(
                         environ["PATH_INFO"],
                         error.message,
@@ -251,7 +251,7 @@ class ClientConnection:
             else:
                 status, headers, words = refusal(environ, error)
                 method, protocol = environ.get("REQUEST_METHOD", "GET"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")
-                answer = ResponseWriter(self._send, method=method, protocol=protocol, keep_alive=keep)
+                answer = ResponseWriter(self._sender, method=method, protocol=protocol, keep_alive=keep)
                 answer.start(status, headers)
                 answer.send([words])
         except OSError:
@@ -267,7 +267,7 @@ class ClientConnection:
         if isinstance(error, Http2Preface):
             self._settings.on_refused("malformed")
             with suppress(OSError):
-                self._send(HTTP_1_1_REQUIRED)
+                self._sender.send(HTTP_1_1_REQUIRED)
             self._drain_and_close()
             return
         request = self._reader.requests[-1] if self._reader.requests else None

@@ -38,14 +38,14 @@ class WakeQueue(TurnQueue):
         waiting = _ReadWaiter(readable, client, ready)
         readable.start(self._wake, waiting)
         try:
-            self._hub.switch()
+            self.hub.switch()
         finally:
             waiting.over = True
             readable.stop()
 
     def _wake(self, waiting: _ReadWaiter) -> None:
         waiting.ready()
-        turn, now = self._hub.loop.iteration, self._clock()
+        turn, now = self.hub.loop.iteration, self._clock()
         if turn != self._turn:
             self._turn, self._turn_began = turn, now
         if now - self._turn_began < MAX_SECONDS:

@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
+from apps.kernel.concurrency.green_socket import GatheringSender
 from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
 from apps.kernel.ids import HEADER, OF_ANTHROPIC, request_id_of
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of, family_of_client
 
-Sent = Callable[[bytes], object]
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _BODILESS = frozenset({"204", "304"})
 # Headers that say how an answer is framed.
@@ -43,12 +43,15 @@ def date_line() -> bytes:
 
 
 class ResponseWriter:
-    """One answer on its way. `keep_alive` tells, once it is sent, whether the connection may carry another."""
+    """One answer on its way. `keep_alive` tells, once it is sent, whether the connection may carry another.
 
-    def __init__(self, send: Sent, *, method: str, protocol: str, keep_alive: bool) -> None:
+    The first piece of a body is sent at once, with the head; further ones are gathered.
+    """
+
+    def __init__(self, sender: GatheringSender, *, method: str, protocol: str, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
         self.begun = False
-        self._send = send
+        self._sender = sender
         self._head_only = method == "HEAD"
         self._chunks_read = protocol == "HTTP/1.1"
         self._status = ""
@@ -76,19 +79,21 @@ class ResponseWriter:
             for piece in body:
                 if piece:
                     self._write(piece)
+            if not self._chunked:
+                self._sender.flush()
         if not self.begun:
             self._write(b"", whole=True)
         if self._chunked:
-            self._send(b"0\r\n\r\n")
+            self._sender.send(b"0\r\n\r\n")
         elif self._left:
             # The body was shorter than its length: the client must not take the next answer for the rest.
             self.keep_alive = False
 
     def _write(self, data: bytes, *, whole: bool = False) -> None:
         """Send a piece of the body, behind the head if it is the first."""
-        head = b""
+        head, send = b"", self._sender.gather
         if not self.begun:
-            head = self._head(len(data) if whole else None)
+            head, send = self._head(len(data) if whole else None), self._sender.send
             self.begun = True
         if self._head_only or self._status[:3] in _BODILESS:
             data, self._left = b"", 0
@@ -100,10 +105,10 @@ class ResponseWriter:
         data = head + data
         if len(data) <= _PIECE:
             if data:
-                self._send(data)
+                send(data)
             return
         for start in range(0, len(data), _PIECE):
-            self._send(data[start : start + _PIECE])
+            self._sender.send(data[start : start + _PIECE])
 
     def _note_framing(self, name: str, value: str) -> None:
         """Take note of a header that says how the answer is framed. Raises ValueError."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import structlog
-from celery import Task
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -28,11 +26,6 @@ _PERIOD = "period"
 # A task is late when it has not succeeded for so many of its periods, and seconds besides: it may be running.
 _LATE_PERIODS, _LATE_SECONDS = 2, 60
 
-if TYPE_CHECKING:
-    _Task = Task[Any, Any]
-else:
-    _Task = Task
-
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
@@ -44,20 +37,6 @@ class TaskState:
     age: float
     succeeded: bool
     late: bool
-
-
-class Measured(_Task):
-    """A task whose runs are counted, however they end."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run, and take it down. Raises what the task raises."""
-        began, succeeded = time.monotonic(), False
-        try:
-            result = super().__call__(*args, **kwargs)
-            succeeded = True
-            return result
-        finally:
-            _count(str(self.name), time.monotonic() - began, succeeded=succeeded)
 
 
 def plan(periods: Mapping[str, float]) -> None:
@@ -95,7 +74,8 @@ def exposition() -> bytes:
     return generate_latest(_REGISTRY)
 
 
-def _count(name: str, seconds: float, *, succeeded: bool) -> None:
+def count(name: str, seconds: float, *, succeeded: bool) -> None:
+    """Take down a run of a task, which took so many seconds."""
     try:
         with client().pipeline(transaction=False) as pipeline:
             pipeline.hincrby(_KEY, f"{name} {_RUNS}", 1)

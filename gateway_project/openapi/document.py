@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +12,11 @@ import yaml
 from django.conf import settings
 from django.db import models
 from drf_spectacular.generators import SchemaGenerator
-from gevent.lock import BoundedSemaphore
 
 from apps.guardrails.rule_thread import loaded_rules
-from apps.kernel.concurrency.turn_queue import let_others_go_on
+from apps.kernel.concurrency.native_thread_pool import ComputedOnce
 from apps.kernel.errors import is_final
-from apps.kernel.rest.describe import REFUSES
+from apps.kernel.rest.endpoint import REFUSES
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of
 from apps.kernel.rest.serializers import camel
@@ -180,21 +178,19 @@ _GENERATES, _OTHER_PATHS = "/v1beta/models/{name}", "otherPaths"
 _ANTHROPIC_VERSION = "anthropic-version"
 # libyaml's reader takes a tenth of the time.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Not a thread's lock: who waits for it are greenlets of one thread.
-_making = BoundedSemaphore()
 
 
 def document() -> Record:
     """Return the document. It is made once a process: paths and shapes do not change while it runs.
 
-    That takes some tenths of a second, a few milliseconds at a time.
+    That takes some tenths of a second, during which other requests go on.
     """
-    with _making:
-        return _document()
+    # They have a thread of their own.
+    loaded_rules()
+    return _DOCUMENT.get()
 
 
-@cache
-def _document() -> Record:
+def _make_document() -> Record:
     assert extensions  # noqa: S101 - used, so that its import, which registers it, stays
     made = _named(SchemaGenerator(api_version=settings.VERSION).get_schema(public=True))
     whole = _by_hand()
@@ -214,6 +210,9 @@ def _document() -> Record:
     _illustrate(whole["paths"])
     whole["info"]["version"] = settings.VERSION
     return whole
+
+
+_DOCUMENT: Final = ComputedOnce(_make_document)
 
 
 def _illustrate(paths: Record) -> None:
@@ -263,7 +262,6 @@ def _by_hand() -> Record:
 
 
 def _read(file: Path) -> Record:
-    let_others_go_on()
     loader = _Loader(file.read_text())
     try:
         found: Record = loader.get_single_data()

@@ -5,8 +5,9 @@ The pages load nothing from elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -16,6 +17,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
+from apps.kernel.concurrency.native_thread_pool import ComputedOnce
 from apps.kernel.errors import NotFound
 from gateway_project.openapi.document import METHODS, document, part_of, slug_of, tags
 
@@ -26,25 +28,36 @@ _POLICY: Final = (
 _TAG: Final = "tag"
 
 
+class _Reference(NamedTuple):
+    """The contents of the pages and of `/openapi.json`, the same in each answer."""
+
+    encoded: bytes
+    # The tags in order, each with its operations and where its page shows them.
+    sections: list[dict[str, Any]]
+    operations: SafeString
+    total: int
+
+
 @require_safe
 def openapi(request: HttpRequest) -> HttpResponse:
     """Answer with the document, or with the part of it that is of a tag."""
     wanted = request.GET.get(_TAG)
-    body = _encoded() if wanted is None else _encoded_part(_tag_at(wanted)["name"])
+    body = _reference().encoded if wanted is None else _encoded_part(_tag_at(wanted)["name"])
     return HttpResponse(body, content_type="application/json", headers={"Access-Control-Allow-Origin": "*"})
 
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
     """Answer with the list of all operations."""
-    context = {"sections": _sections(), "operations": _operations_html(), "count": len(_operations())}
+    reference = _reference()
+    context = {"sections": reference.sections, "operations": reference.operations, "count": reference.total}
     return _page(request, "docs/list.html", {"open_page": "docs", **context})
 
 
 @require_safe
 def docs_section(request: HttpRequest, section: str) -> HttpResponse:
     """Answer with the page of a tag, where its operations are described and tried."""
-    context = {"tag": _tag_at(section), "slug": section, "sections": _sections(), "open_page": "docs-part"}
+    context = {"tag": _tag_at(section), "slug": section, "sections": _reference().sections, "open_page": "docs-part"}
     return _page(request, "docs/section.html", context)
 
 
@@ -63,47 +76,44 @@ def _tag_at(slug: str) -> dict[str, Any]:
     raise NotFound("The API reference has no such part; /docs/api lists them")
 
 
-@cache
-def _sections() -> list[dict[str, Any]]:
-    """Return the tags in order, each with its operations and where its page shows them."""
-    found = []
-    for tag in tags():
-        slug = slug_of(tag["name"])
-        listed = [
-            {**one, "url": f"/docs/api/{slug}#/{quote(tag['name'])}/{one['id']}"}
-            for one in _operations()
-            if one["tag"] == tag["name"]
-        ]
-        found.append({**tag, "slug": slug, "url": f"/docs/api/{slug}", "operations": listed})
-    return found
+def _reference() -> _Reference:
+    """Return the pages' contents, made once a process."""
+    document()
+    return _REFERENCE.get()
 
 
-@cache
-def _operations_html() -> SafeString:
-    """Return the list of operations, the same in each answer: rendering it takes as long as a dozen requests."""
-    return render_to_string("docs/operations.html", {"sections": _sections()})
+def _make_reference() -> _Reference:
+    operations = list(_operations())
+    sections = [_section(tag, operations) for tag in tags()]
+    html = render_to_string("docs/operations.html", {"sections": sections})
+    return _Reference(msgspec.json.encode(document()), sections, html, len(operations))
 
 
-@cache
-def _operations() -> list[dict[str, Any]]:
-    return [
-        {
-            "method": method,
-            "path": path,
-            # Every second piece is code, which Markdown marks so.
-            "summary": operation["summary"].split("`"),
-            "id": operation["operationId"],
-            "tag": operation["tags"][0],
-        }
-        for path, operations in document()["paths"].items()
-        for method in METHODS
-        if (operation := operations.get(method)) is not None
+_REFERENCE: Final = ComputedOnce(_make_reference)
+
+
+def _section(tag: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
+    slug = slug_of(tag["name"])
+    listed = [
+        {**one, "url": f"/docs/api/{slug}#/{quote(tag['name'])}/{one['id']}"}
+        for one in operations
+        if one["tag"] == tag["name"]
     ]
+    return {**tag, "slug": slug, "url": f"/docs/api/{slug}", "operations": listed}
 
 
-@cache
-def _encoded() -> bytes:
-    return msgspec.json.encode(document())
+def _operations() -> Iterator[dict[str, Any]]:
+    for path, operations in document()["paths"].items():
+        for method in METHODS:
+            if (operation := operations.get(method)) is not None:
+                yield {
+                    "method": method,
+                    "path": path,
+                    # Every second piece is code, which Markdown marks so.
+                    "summary": operation["summary"].split("`"),
+                    "id": operation["operationId"],
+                    "tag": operation["tags"][0],
+                }
 
 
 @cache

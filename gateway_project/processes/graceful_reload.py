@@ -188,6 +188,11 @@ class WebProcess:
         if self.handover is not None:
             self.handover.drain(patiently=False)
 
+    def discard(self) -> None:
+        """Kill it before it serves, and let go of it; it is not heard any more."""
+        self.child.discard()
+        self.forget()
+
     def forget(self) -> None:
         """Let go of it once it has ended."""
         self.child.forget()

@@ -133,6 +133,13 @@ class SupervisedProcess:
             pass
         self._close()
 
+    def discard(self) -> None:
+        """Kill the process; what it said is in its log alone."""
+        self._show = None
+        if self._process is not None:
+            self.send(signal.SIGKILL)
+            self._process.wait()
+
     def forget(self) -> None:
         """Let go of an ended process for good, its log included."""
         self.reap()

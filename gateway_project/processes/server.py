@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,11 +25,11 @@ from gateway_project.configuration.data_directory import MANAGE_COMMAND
 from gateway_project.configuration.server_config import (
     ServerConfig,
     StartError,
-    free_port,
     has_terminal,
     is_healthy,
     read_procfile,
     refuse_shared_database,
+    reserve_port,
 )
 from gateway_project.configuration.terminal_output import print_important_line, print_line, print_process_line
 from gateway_project.embedded.child_process import spawn
@@ -64,7 +65,8 @@ class Server:
         self._web: WebProcesses | None = None
         self._processes: list[SupervisedProcess] = []
         self._has_sandbox = config.mode == "development" and not os.environ.get("SANDBOX_BASE_URL")
-        self._sandbox_port = 0
+        # Kept until the end: the port of a sandbox that yet has to start would be taken by any connection.
+        self._sandbox_port: socket.socket | None = None
         # The gate of the first web process, until that may serve; later ones need not wait.
         self._web_gate: StartGate | None = None
         self._stop_requests = self._reload_requests = 0
@@ -94,11 +96,13 @@ class Server:
             self._stop()
 
     def _start_everything(self) -> None:
-        """Start all in order. The stores start and the web process loads while the set-up command loads."""
+        """Start all in order. The web process loads from the beginning, which takes longest; the stores start while the
+        set-up command loads."""
         try:
-            self._check_settings()
-            stores = self._start_stores()
+            stores = self._choose_stores()
             self._load_web()
+            self._check_settings()
+            self._start_stores(stores)
             self._prepare(stores)
             self._start_processes()
             self._wait_until_ready()
@@ -108,22 +112,31 @@ class Server:
     def _check_settings(self) -> None:
         """Raise StartError when the environment is not fit to serve with; each problem has been printed."""
         with self._running(_CHECK) as check:
-            self._wait_for_end(check)
+            # The web process is not heard meanwhile: it would repeat the problems.
+            while check.poll() is None:
+                time.sleep(0.02)
+                self._heed_signals()
         if check.returncode:
+            if self._web is not None:
+                self._web.serving.discard()
+                self._web = None
             raise StartError("these settings are wrong (above); nothing has been started")
 
-    def _start_stores(self) -> list[embedded.Store]:
-        """Start the embedded stores; they need not answer yet."""
+    def _choose_stores(self) -> list[embedded.Store]:
+        """Return the embedded stores, and name their addresses to all processes that start later."""
         refuse_shared_database(self._config)
         stores = embedded.choose_stores(self._config.data_directory)
+        self._environment |= {store.url_variable: store.url for store in stores}
+        return stores
+
+    def _start_stores(self, stores: Sequence[embedded.Store]) -> None:
+        """Start the embedded stores; they need not answer yet."""
         for store in stores:
             print_line(f"starting {store.title} …")
             if self._config.data_directory not in store.data.parents:
                 print_line(f"its data are in {store.data}, where the user it runs as can reach them")
             role = ProcessSpec(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
             self._stores.append(self._start(role, shown=False))
-        self._environment |= {store.url_variable: store.url for store in stores}
-        return stores
 
     def _wait_for_stores(self, stores: Sequence[embedded.Store]) -> None:
         """Wait until the embedded stores answer, and tell other processes where they are."""
@@ -140,8 +153,8 @@ class Server:
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
         if self._has_sandbox:
-            self._sandbox_port = free_port(self._config.port + 1)
-            self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{self._sandbox_port}/v1"
+            self._sandbox_port = reserve_port(self._config.port + 1)
+            self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{self._sandbox_port.getsockname()[1]}/v1"
             # It takes any credential; a provider without one is not routed to.
             self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
         if _WEB in self._commands:
@@ -190,8 +203,9 @@ class Server:
             raise StartError("the Procfile names no web process")
         failure = "web has not loaded"
         self._wait(lambda: gate.is_reached or web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
-        if self._has_sandbox:
-            command = f"python -m apps.sandbox --quiet --port {self._sandbox_port}"
+        if self._sandbox_port is not None:
+            port = self._sandbox_port.getsockname()[1]
+            command = f"python -m apps.sandbox --quiet --port {port} --reuse-port"
             self._sandbox.append(self._start(self._role("sandbox", command)))
         print_line(f"starting {', '.join(self._commands)} …")
         gate.open()
@@ -295,6 +309,10 @@ class Server:
 
     def _turn(self, seconds: float) -> None:
         forward_output(self._everyone, seconds)
+        self._heed_signals()
+
+    def _heed_signals(self) -> None:
+        """Raise StopRequestedError when a signal has asked to stop."""
         if self._stop_requests:
             raise StopRequestedError
 
@@ -314,6 +332,8 @@ class Server:
             web = [self._web.serving.child, *self._web.others]
         for children in (web, self._processes, self._sandbox, self._stores):
             stop_processes(children, self._everyone, forced=lambda: self._stop_requests > 1)
+        if self._sandbox_port is not None:
+            self._sandbox_port.close()
         data_directory.remove_store_urls(self._config.data_directory)
 
 

@@ -17,7 +17,7 @@ from knox.models import AuthToken
 
 from apps.billing.models import LedgerEntry
 from apps.catalog import catalog_cache
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage

@@ -58,6 +58,7 @@ class TestTheOrganizationsPage:
         own = {"API keys", "Provider keys", "MCP servers", "Log sinks", "Transactions", "Request log", "Audit"} | {
             "Alerts",
             "Alert destinations",
+            "Limits",
             "Refused requests",
         }
         assert set(titles[3:]) == own

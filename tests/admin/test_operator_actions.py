@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.catalog.models import Model, ModelProvider, Provider
-from apps.organizations.erasure import erase_deleted
+from apps.organizations.deletion import erase_deleted
 from apps.organizations.models import AuditEntry, Organization, User
 from tests.admin.test_customers import filled, operator, page
 from tests.support.cast import World

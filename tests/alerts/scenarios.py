@@ -10,8 +10,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.evaluation import evaluate, watch
+from apps.alerts.messages import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.models import Alert, AlertDestination, AlertRule
 from apps.billing import ledger
 from apps.billing.ledger import Charge

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.alerts import delivery, emails, retention
+from apps.alerts import delivery, emails, firing
 from apps.alerts.delivery import AT_ONCE, AT_ONCE_PER_ORGANIZATION, PATIENCE, deliver, find_due, purge
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination
 from apps.organizations.models import AuditEntry
@@ -213,5 +213,5 @@ def test_alerts_are_kept_for_ninety_days_but_for_open_ones(world: World) -> None
             resolved_at=resolved_at,
         )
     Alert.objects.filter(pk=alert.pk).update(fired_at=old)
-    assert [retention.expire(timezone.now()) for _ in range(2)] == [2, 0]
+    assert [firing.expire(timezone.now()) for _ in range(2)] == [2, 0]
     assert list(Alert.objects.all()) == [alert]

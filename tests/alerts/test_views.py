@@ -8,10 +8,10 @@ import pytest
 from django.utils import timezone
 
 from apps.alerts import actions
-from apps.alerts.credentials import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.evaluation import watch
+from apps.alerts.hooks import rotate
+from apps.alerts.messages import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.models import Alert, AlertDelivery, AlertDestination, AlertReader, AlertRule, AlertWatch
-from apps.alerts.rotation import rotate
 from apps.destinations import actions as destinations
 from apps.destinations.credentials import decrypt_credentials
 from apps.organizations.actions import delete_organization
@@ -83,6 +83,21 @@ def test_a_member_chooses_emails_for_one_organization(world: World, adam: Caller
     assert [one.membership.user for one in AlertReader.objects.all()] == [world.adam]
     [noted] = AuditEntry.objects.filter(action="alert_emails.update")
     assert noted.details == {"changes": {"by_email": {"from": True, "to": False}}}
+    hours = {"quietFrom": "22:00", "quietUntil": "07:30", "timeZone": "Europe/Berlin"}
+    shown = adam.send("PATCH", "/alerts/preferences", {**here, **hours}).json()["preferences"]
+    assert {name: shown[name] for name in (*hours, "byEmail")} == {**hours, "byEmail": False}
+    for wrong, path in (
+        ({}, "byEmail"),
+        ({"quietFrom": "22:00"}, "quietUntil"),
+        ({"quietFrom": "22:00", "quietUntil": "22:00"}, "quietUntil"),
+        ({"quietFrom": "22:00", "quietUntil": None}, "quietUntil"),
+        ({"quietFrom": "24:00", "quietUntil": "07:00"}, "quietFrom"),
+        ({"timeZone": "Mars/Base"}, "timeZone"),
+    ):
+        refused = adam.send("PATCH", "/alerts/preferences", {**here, **wrong})
+        assert (refused.status_code, refused.json()["issues"][0]["path"]) == (400, path)
+    ended = adam.send("PATCH", "/alerts/preferences", {**here, "quietFrom": None, "quietUntil": None})
+    assert ended.json()["preferences"]["quietFrom"] is None
     key = Caller(make_management_key(world.olivia, world.acme, "read", "settings").token)
     assert key.send("PATCH", "/alerts/preferences", {**here, "byEmail": True}).status_code == 403
 
@@ -93,6 +108,7 @@ def test_rules_are_added_switched_and_deleted(world: World, adam: Caller) -> Non
     assert len(adam.get("/alerts/rules", **here).json()["rules"]) == 5
     body = {**here, "kind": "error_rate", "percent": 20, "aspect": "provider"}
     rule = adam.post("/alerts/rules", body).json()["rule"]
+    assert rule["destinationIds"] is None
     assert (rule["parameters"], rule["summary"], rule["status"]) == (
         {"percent": 20, "aspect": "provider", "min_requests": 20, "name": ""},
         "Error rate of a provider above 20 % in 15 minutes",
@@ -111,6 +127,32 @@ def test_rules_are_added_switched_and_deleted(world: World, adam: Caller) -> Non
         "alert_rule.update",
         "alert_rule.delete",
     ]
+
+
+def test_a_rule_names_its_destinations(world: World, adam: Caller) -> None:
+    chosen, other = (make_destination(world, "slack", SLACK, name=name) for name in ("chosen", "other"))
+    foreign = make_destination(world, "slack", SLACK, organization=world.elsewhere)
+    make_rule(world, "price_change")
+    body = {"organizationId": str(world.acme.id), "kind": "integration_off", "destinationIds": [str(chosen.id)]}
+    rule = adam.post("/alerts/rules", body).json()["rule"]
+    assert rule["destinationIds"] == [str(chosen.id)]
+    make_sink(world, "webhook", "https://example.com/", name="first", status="inactive")
+    fire(world)
+    told = AlertDelivery.objects.order_by("id").values_list("destination__name", flat=True)
+    assert list(told) == [None, "chosen"]
+    path = f"/alerts/rules/{rule['id']}"
+    for ids, place in (([str(foreign.id)], 0), ([str(other.id), "nonsense"], 1)):
+        refused = adam.send("PATCH", path, {"destinationIds": ids})
+        issue = {"path": f"destinationIds[{place}]", "message": "Must be the id of an alert destination"}
+        assert (refused.status_code, refused.json()["issues"]) == (400, [issue])
+    assert adam.send("PATCH", path, {"destinationIds": []}).json()["rule"]["destinationIds"] == []
+    make_sink(world, "webhook", "https://example.com/", name="second", status="inactive")
+    fire(world)
+    assert list(told.all())[2:] == [None]
+    adam.send("PATCH", path, {"destinationIds": None})
+    make_sink(world, "webhook", "https://example.com/", name="third", status="inactive")
+    fire(world)
+    assert list(told.all())[3:] == [None, "chosen", "other"]
 
 
 @pytest.mark.parametrize(

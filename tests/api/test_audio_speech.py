@@ -234,7 +234,7 @@ def test_models_of_another_kind_are_refused_with_the_path_to_ask(caller: Caller)
         ("openai", "tts-1", "speaker", "/v1", "OPENAI_API_KEY", "alloy", "15"),
         ("azure", "tts-1", "speaker", "/v1", "AZURE_API_KEY", "alloy", "15"),
         ("deepgram", "aura-2", "speaker", "", "DEEPGRAM_API_KEY", "thalia-en", "30"),
-        ("elevenlabs", "eleven-flash-v2.5", "speaker", "", "ELEVENLABS_API_KEY", "JBFqnCBsd6RMkjVDRZzb", "50"),
+        ("elevenlabs", "eleven-flash-v2.5", "speaker", "", "ELEVENLABS_API_KEY", "JBFqnCBsd6RMkjVDRZzb", "40"),
     ],
 )
 def test_every_format_of_providers(

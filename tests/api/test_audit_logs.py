@@ -12,7 +12,7 @@ from django.test import Client
 from apps.keys import actions as key_actions
 from apps.keys.models import ApiKey
 from apps.organizations.actions import set_plan
-from apps.organizations.erasure import erase_deleted
+from apps.organizations.deletion import erase_deleted
 from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Membership, Organization, Plan, User
 from tests.support.cast import Caller, World, make_key, make_user, signed_in

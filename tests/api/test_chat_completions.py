@@ -111,7 +111,7 @@ def test_any_openai_compatible_address_serves_by_environment(caller: Caller, mon
             self.wfile.write(answer)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/some/v1/")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-first, sk-second")
         load_catalog_anew()

@@ -10,12 +10,11 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from apps.gateway.access import policy
-from apps.keys.allowed_origins import known_origins
 from apps.keys.models import ApiKey
 from apps.organizations.models import AuditEntry
 from gateway_project import wsgi
 from gateway_project.configuration.web_origins import CorsOrigins
-from gateway_project.cors import Cors
+from gateway_project.cors import Cors, known_origins
 from tests.support.cast import World, make_key, signed_in
 from tests.support.model_routes import Answer, body_of, call, error_of
 from tests.support.upstream import Caller, nothing_happened
@@ -42,13 +41,15 @@ def own_origins(caller: Caller, *origins: str) -> None:
     known_origins.forget()
 
 
-def ask(path: str = CHAT, method: str = "POST", origin: str | None = PAGE, token: str = "", **environ: Any) -> Answer:
+def ask(
+    path: str = CHAT, method: str = "POST", origin: str | None = PAGE, token: str = "", body: Any = None, **environ: Any
+) -> Answer:
     """Ask as a page does."""
     headers = {"HTTP_ORIGIN": origin, "HTTP_AUTHORIZATION": f"Bearer {token}" if token else None}
     sent = {name: value for name, value in headers.items() if value is not None}
-    body = json.dumps(body_of("chat")).encode() if method == "POST" else b""
+    content = json.dumps(body or body_of("chat")).encode() if method == "POST" else b""
     whole = {"CONTENT_TYPE": "application/json", "SERVER_NAME": "localhost", "SERVER_PORT": "80", **sent, **environ}
-    return call(path, body, {"REQUEST_METHOD": method, "wsgi.url_scheme": "http", **whole})
+    return call(path, content, {"REQUEST_METHOD": method, "wsgi.url_scheme": "http", **whole})
 
 
 def preflight(origin: str, path: str = CHAT, names: str = "authorization,x-stainless-lang") -> Answer:
@@ -146,6 +147,23 @@ def test_a_key_with_pages_of_its_own_is_refused_at_any_other_and_nothing_happens
     assert answer.headers["x-should-retry"] == "false"
     assert ALLOWED not in answer.headers
     assert nothing_happened(caller)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/chat", {"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}], "stream": False}),
+        ("/model/sandbox/echo/converse", {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}),
+        ("/v2/chat", {"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}]}),
+    ],
+)
+def test_a_keys_pages_hold_in_every_client_format(caller: Caller, path: str, body: dict[str, Any]) -> None:
+    own_origins(caller, OWN)
+    assert preflight(OWN, path).status == 204
+    assert ask(path, origin=FOREIGN, token=caller.token, body=body).status == 403
+    assert nothing_happened(caller)
+    allowed = ask(path, origin=OWN, token=caller.token, body=body)
+    assert (allowed.status, allowed.headers[ALLOWED]) == (200, OWN)
 
 
 def test_another_form_of_a_path_is_no_way_around_a_keys_pages(caller: Caller) -> None:

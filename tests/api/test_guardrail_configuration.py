@@ -170,6 +170,18 @@ class TestChanging:
         changed = put(adam, acme, {"systemRules": {"secrets": {"roles": {"user": None, "earlier_turn": None}}}})
         assert changed.json()["systemRules"] == DEFAULT_RULES
 
+    def test_tools_with_effects_are_listed_by_name(self, adam: Caller, acme: Organization) -> None:
+        def change(tools: dict[str, bool]) -> Any:
+            changed = put(adam, acme, {"systemRules": {"tool_argument_origin": {"tools": tools}}})
+            return changed.json()["systemRules"]["tool_argument_origin"]
+
+        before = DEFAULT_RULES["tool_argument_origin"]
+        listed = {"issue_refund": True, "run_report": False}
+        assert change(listed) == {**before, "tools": listed}
+        # A list is given whole.
+        assert change({"x" * 64: True}) == {**before, "tools": {"x" * 64: True}}
+        assert change({}) == before
+
     @pytest.mark.parametrize("action", ["block", "neutralize", "redact", "warn", "allow"])
     def test_the_action_on_personal_data_follows_its_rule(self, adam: Caller, acme: Organization, action: str) -> None:
         changed = put(adam, acme, {"systemRules": {"pii_detection": {"action": action}}}).json()
@@ -219,6 +231,21 @@ class TestChanging:
             ),
             ({"systemRules": {"secrets": True}}, "systemRules.secrets", "Must be an object"),
             *(
+                (
+                    {"systemRules": {"tool_argument_origin": {"tools": tools}}},
+                    "systemRules.tool_argument_origin.tools",
+                    "Must be an object of at most 200 names of 1 to 64 characters, each with true or false",
+                )
+                for tools in (
+                    None,
+                    ["send"],
+                    {"send": 1},
+                    {"": True},
+                    {"x" * 65: True},
+                    dict.fromkeys(map(str, range(201)), True),
+                )
+            ),
+            *(
                 ({"systemRules": {"secrets": {field: value}}}, f"systemRules.secrets.{field}", message)
                 for field, value, message in [
                     ("active", True, "Not a field of a system rule"),
@@ -226,6 +253,7 @@ class TestChanging:
                     ("observe", None, "Must be true or false"),
                     ("restore", 0, "Must be true or false"),
                     ("roles", ["user"], "Must be an object of actions by role"),
+                    ("tools", {"send": True}, "Not a field of a system rule"),
                     *(
                         ("action", one, "Must be one of block, neutralize, redact, warn, allow")
                         for one in ("BLOCK", None, [], {})

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from apps.guardrails.models import Violation
-from apps.guardrails.search import ViolationCursor
+from apps.guardrails.stored_violations import ViolationCursor
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, Plan
 from tests.support.cast import Caller, World, signed_in

@@ -590,3 +590,63 @@ def test_times_are_moments_in_utc(caller: Caller, key: ApiKey) -> None:
     write(entry(key, id=id_at(datetime.fromisoformat(ago(hours=1).strftime("%Y-%m-%dT%H:%M:%S.007+00:00")))))
     [log] = body(caller.get("/logs"))["logs"]
     assert log["createdAt"].endswith(".007000Z")
+
+
+class TestText:
+    """`text`: the words of kept prompts and answers."""
+
+    def test_pages_of_found_entries_follow_each_other(self, world: World) -> None:
+        key = make_key(world.olivia, world.project)
+        kept: dict[str, Any] = {"retention_level": "retain", "used_model": "gpt-5"}
+        said = ["the falcon lands", "a falcon", "no bird", "falcon of metadata", "falcon"]
+        levels = ["retain", "retain", "retain", "metadata", "retain"]
+        rows = [
+            entry(key.key, id=id_at(ago(minutes=10 - at)), content=text, **{**kept, "retention_level": level})
+            for at, (text, level) in enumerate(zip(said, levels, strict=True))
+        ]
+        first, second, _, _, last = write(*rows)
+        Organization.objects.filter(pk=world.acme.pk).update(retention_level="retain")
+        caller = Caller(key.token)
+        page = caller.get("/logs", text="falcon", limit="2").json()
+        assert [one["id"] for one in page["logs"]] == [str(last), str(second)]
+        assert page["logs"][0]["content"] == "falcon"
+        cursor = page["pagination"]["nextCursor"]
+        page = caller.get("/logs", text="falcon", limit="2", cursor=cursor).json()
+        assert [one["id"] for one in page["logs"]] == [str(first)]
+        assert page["pagination"] == {"nextCursor": None, "hasMore": False, "limit": 2}
+        assert caller.get("/logs", text="falcon", model="claude").json()["logs"] == []
+        # Content that the organization keeps no longer is not searched, though it is not cleared yet.
+        Organization.objects.filter(pk=world.acme.pk).update(retention_level="metadata")
+        assert caller.get("/logs", text="falcon").json()["logs"] == []
+
+    @pytest.mark.parametrize(
+        ("query", "param", "message"),
+        [
+            ({"text": "-"}, "text", "Must have a word to search for"),
+            ({"text": ""}, "text", "Must not be blank"),
+            ({"text": "x" * 201}, "text", "Must be at most 200 characters long"),
+            (
+                {"text": "falcon", "orderBy": "createdAt_asc"},
+                "orderBy",
+                "A search for text lists the newest entries first",
+            ),
+        ],
+    )
+    def test_a_search_that_cannot_be_is_refused(
+        self, world: World, query: dict[str, str], param: str, message: str
+    ) -> None:
+        refused = Caller(make_key(world.olivia, world.project).token).get("/logs", **query)
+        assert refused.status_code == 400
+        assert message in refused.content.decode()
+        assert param in refused.content.decode()
+
+    def test_it_is_for_one_organization(self, world: World) -> None:
+        # Olivia has Acme alone until she joins the other organization.
+        join(world.elsewhere, world.olivia, Role.DEVELOPER)
+        olivia = signed_in(world.olivia)
+        refused = olivia.get("/logs", text="falcon")
+        assert (refused.status_code, "A search for text needs one organization" in refused.content.decode()) == (
+            400,
+            True,
+        )
+        assert olivia.get("/logs", text="falcon", orgId=str(world.acme.id)).json()["logs"] == []

@@ -215,6 +215,17 @@ def test_a_repeated_request_makes_one_key(world: World, program: Caller) -> None
     assert ApiKey.objects.count() == 1
 
 
+def test_amounts_are_numbers_with_every_digit_also_in_a_repeated_answer(world: World, program: Caller) -> None:
+    body, headers = {"name": "Customer 7", "limit": "123456789.123456789012"}, {"Idempotency-Key": "customer-7"}
+    first, second = (program.post("/v1/keys", body, **headers) for _ in range(2))
+    assert first.content == second.content
+    assert b'"limit":123456789.123456789012,' in first.content
+    ApiKey.objects.update(usage=Decimal("0.000000000001"))
+    shown = program.get(f"/v1/keys/{first.json()['data']['hash']}").content
+    assert b'"usage":0.000000000001,' in shown
+    assert b'"limit_remaining":123456789.123456789011,' in shown
+
+
 def test_an_api_key_manages_no_keys(world: World) -> None:
     caller = Caller(make_key(world.olivia, world.project).token)
     assert caller.get("/v1/keys").status_code == 401

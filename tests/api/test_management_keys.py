@@ -15,8 +15,7 @@ from apps.keys.models import ApiKey
 from apps.organizations.actions import remove_member
 from apps.organizations.credentials import management_keys
 from apps.organizations.credentials.management_scopes import SCOPES, scope_for
-from apps.organizations.deletion import request_deletion
-from apps.organizations.erasure import erase_deleted
+from apps.organizations.deletion import erase_deleted, request_deletion
 from apps.organizations.models import AuditEntry, ManagementKey, ManagementScope, Membership, Organization, Role, User
 from gateway_project.routes import TABLE
 from tests.api.test_permissions import ROWS, Row, cards, send, state, things

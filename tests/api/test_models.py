@@ -152,9 +152,9 @@ def test_prices_are_decimal_strings_in_usd_per_token() -> None:
 def test_prices_are_those_of_the_cheapest_live_offer() -> None:
     entry = shipped()["gpt-oss-20b"]
     prices = {one["providerId"]: one["pricing"] for one in entry["providers"]}
-    assert prices["wandb"] == {"prompt": "0.00000003", "completion": "0.00000013", "image": "0"}
+    assert prices["darkbloom"] == {"prompt": "0.0000000145", "completion": "0.00000007", "image": "0"}
     assert prices["groq"] == {"prompt": "0.000000075", "completion": "0.0000003", "image": "0"}
-    assert {name: entry["pricing"][name] for name in prices["wandb"]} == prices["wandb"]
+    assert {name: entry["pricing"][name] for name in prices["darkbloom"]} == prices["darkbloom"]
 
 
 @pytest.mark.usefixtures("listed")
@@ -187,7 +187,7 @@ def test_deprecated_models_are_left_out_when_asked_for() -> None:
     left_out = shipped().keys() - shipped(exclude_deprecated=True).keys()
     assert left_out >= {"chatgpt-image-latest", "devstral-2", "gemini-2.0-flash", "palmyra-x4", "text-embedding-005"}
     kept = shipped(exclude_deprecated=True)["claude-opus-4-5"]
-    assert [one["providerId"] for one in kept["providers"]] == ["anthropic", "bedrock", "openrouter"]
+    assert [one["providerId"] for one in kept["providers"]] == ["anthropic", "bedrock", "databricks", "openrouter"]
 
 
 @pytest.mark.usefixtures("listed")

@@ -140,7 +140,62 @@ def test_what_can_be_called_follows_mode_keys_and_rules(
     assert callable_models(client, created.token) == offers("xai")
 
 
-def test_callable_does_not_go_with_deactivated_models(client: Client) -> None:
-    answer = client.get("/v1/models?callable=true&include_deactivated=true")
+def unavailable(client: Client, token: str = "") -> dict[str, dict[str, str | None]]:
+    """Why the models cannot be called: as a whole (`""`), and by provider."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    listed = client.get("/v1/models?reasons=true", headers=headers).json()["data"]
+    return {
+        one["id"]: {"": one["unavailable"]} | {it["providerId"]: it["unavailable"] for it in one["providers"]}
+        for one in listed
+    }
+
+
+def test_the_listing_says_why_a_model_cannot_be_called(
+    client: Client, world: World, created: CreatedKey, credentials: None, django_capture_on_commit_callbacks: Any
+) -> None:
+    without_keys = unavailable(client)
+    assert without_keys.keys() == callable_models(client, query="").keys()
+    assert {one for one, why in without_keys.items() if why[""] is None} == offers("groq").keys()
+    assert without_keys["gpt-oss-20b"]["groq"] is None
+    assert without_keys["gpt-oss-20b"]["deepinfra"] == "The operator has no credential for it"
+    assert without_keys["gpt-oss-20b"]["cloudflare"] == "The operator has not set its region or account"
+    assert without_keys["grok-4.5"][""] == "The operator has no credential for it"
+    # The project may use its own keys, too, where its plan has them.
+    by_plan = {
+        "free": "The operator has no credential for it; the project may use provider keys, which require a pro or "
+        "enterprise plan",
+        "pro": "Neither the project nor the operator has a credential for it",
+    }
+    for plan, reason in by_plan.items():
+        with django_capture_on_commit_callbacks(execute=True):
+            world.acme.plan = plan
+            world.acme.save()
+        hybrid = unavailable(client, created.token)
+        assert hybrid["gpt-oss-20b"] == without_keys["gpt-oss-20b"] | dict.fromkeys(
+            hybrid["gpt-oss-20b"].keys() - {"", "groq", "cloudflare"}, reason
+        )
+    with django_capture_on_commit_callbacks(execute=True):
+        IamRule.objects.create(api_key=created.key, rule_type="deny_providers", rule_value={"providers": ["groq"]})
+    assert unavailable(client, created.token)["gpt-oss-20b"]["groq"] == "The key's access rules deny it"
+    with django_capture_on_commit_callbacks(execute=True):
+        world.project.mode = "api-keys"
+        world.project.save()
+    reasons = unavailable(client, created.token)
+    assert {why[""] for why in reasons.values()} == {"The project uses its own provider keys, and has none for it"}
+    with django_capture_on_commit_callbacks(execute=True):
+        world.acme.plan = "free"
+        world.acme.save()
+    assert {why[""] for why in unavailable(client, created.token).values()} == {
+        "The project uses its own provider keys, which require a pro or enterprise plan"
+    }
+    # Both at once: what can be called, which says of its providers that they can.
+    both = client.get("/v1/models?callable=true&reasons=true").json()["data"]
+    assert {one["unavailable"] for one in both} == {None}
+    assert "unavailable" not in client.get("/v1/models").json()["data"][0]
+
+
+@pytest.mark.parametrize("name", ["callable", "reasons"])
+def test_what_can_be_called_does_not_go_with_deactivated_models(client: Client, name: str) -> None:
+    answer = client.get(f"/v1/models?{name}=true&include_deactivated=true")
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "include_deactivated")
-    assert client.get("/v1/models?callable=perhaps").json()["error"]["param"] == "callable"
+    assert client.get(f"/v1/models?{name}=perhaps").json()["error"]["param"] == name

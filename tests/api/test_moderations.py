@@ -15,7 +15,7 @@ from apps.gateway.access import policy
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
-from apps.sandbox.formats.moderations import MISTRAL_CATEGORIES, OPENAI_CATEGORIES
+from apps.sandbox.formats.values import MISTRAL_CATEGORIES, OPENAI_CATEGORIES
 from apps.sandbox.scripted_reply import CLEAN, FLAGGED
 from tests.api.test_rerank import bill_of
 from tests.support.guardrails_in_force import forbid, guard

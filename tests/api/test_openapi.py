@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route
 from apps.kernel.rest.serializers import camel
-from gateway_project.openapi.document import METHODS
+from gateway_project.openapi.document import METHODS, tag_of
 from gateway_project.routes import TABLE
 from tests.support.cast import Caller, World, signed_in
 
@@ -132,6 +132,16 @@ def test_every_name_in_a_path_is_a_parameter(document: dict[str, Any]) -> None:
         assert stated == set(re.findall(r"\{(\w+)\}", path))
 
 
+def admitted_paths() -> set[str]:
+    """Return the paths of the routes whose requests are admitted."""
+    return {path for path, routes in paths().items() if any(route.rate_family is not None for route in routes)}
+
+
+def test_every_endpoint_of_models_has_a_tag_of_its_format_or_kind() -> None:
+    """A path that no other tag begins is under `Operation`."""
+    assert [path for path in admitted_paths() if tag_of(path) == "Operation"] == []
+
+
 def test_each_family_states_its_own_errors(document: dict[str, Any]) -> None:
     stated = {
         path: document["paths"][path]["post"]["responses"]["401"]["content"]["application/json"]["schema"]["$ref"]
@@ -148,6 +158,7 @@ def test_each_family_states_its_own_errors(document: dict[str, Any]) -> None:
 def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
     asked = {(path, method): operation.get("security") for path, method, operation in operations(document)}
     keys = [{"apiKey": []}, {"xApiKey": []}]
+    admitted = admitted_paths()
     for (path, method), security in asked.items():
         public = {
             "/",
@@ -178,7 +189,7 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
         elif path in {"/v1/key", "/v1/credits"}:
             # A management key asks as well.
             assert security == [*keys, {"session": []}], path
-        elif path.startswith(("/v1/", "/v2/", "/api/", "/mcp/", "/model/")) or path == "/mcp":
+        elif path in admitted or path.startswith(("/v1/", "/v2/", "/api/", "/mcp/", "/model/")) or path == "/mcp":
             assert security == keys, path
         elif path.startswith("/logs"):
             assert security == [*keys, {"session": []}]
@@ -255,7 +266,7 @@ class TestThePages:
         assert 'data-document="/openapi.json?tag=api-keys"' in page
         assert '<h1 id="part-name">API keys</h1>' in page
 
-    @pytest.mark.parametrize(("path", "count"), [("/docs/api", 8), ("/docs/api/chat", 10)])
+    @pytest.mark.parametrize(("path", "count"), [("/docs/api", 9), ("/docs/api/chat", 11)])
     def test_load_nothing_from_elsewhere(self, path: str, count: int) -> None:
         response = Client().get(path)
         assert response.status_code == 200

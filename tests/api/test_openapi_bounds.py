@@ -13,10 +13,9 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat import anthropic, bedrock, cohere, completions, openai
 from apps.gateway.dialects.media.images import client as images
 from apps.gateway.dialects.media.speech import client as speech
-from apps.gateway.dialects.values.embeddings.client import cohere as embed
-from apps.gateway.dialects.values.embeddings.client import openai as embeddings
-from apps.gateway.dialects.values.moderations import client as moderations
-from apps.gateway.dialects.values.rerank import client as rerank
+from apps.gateway.dialects.values import moderations as moderations
+from apps.gateway.dialects.values import rerank as rerank
+from apps.gateway.dialects.values.embeddings import client as embeddings
 from apps.kernel.errors import InvalidRequest
 from gateway_project.configuration.data_directory import PROJECT
 
@@ -38,8 +37,8 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         {"messages": [{"role": "user", "content": [{"text": "?"}]}]},
     ),
     "completions": ("completions.yaml", "CompletionRequest", completions.read_request, {"model": "m", "prompt": "a"}),
-    "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
-    "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
+    "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_openai_request, {"model": "m", "input": "a"}),
+    "embed": ("embeddings.yaml", "EmbedRequest", embeddings.read_cohere_request, {"model": "m", "texts": ["a"]}),
     "rerank": ("rerank.yaml", "RerankRequest", rerank.read_request, {"model": "m", "query": "q", "documents": ["a"]}),
     "moderations": ("moderations.yaml", "ModerationRequest", moderations.read_request, {"input": "a"}),
     "speech": ("audio.yaml", "SpeechRequest", speech.read_request, {"model": "m", "input": "a", "voice": "v"}),

@@ -65,7 +65,8 @@ MORE_THAN_A_SCHEMA = (
     *("postLogSinks", "patchOneLogSink", "postLogSinkTest"),
     *("postAlertDestinations", "patchOneAlertDestination", "postAlertDestinationTest", "postAlertRules"),
     # A server of models must answer, and prices come in pairs.
-    *("postProviderKeyModels", "patchProviderKeyModels"),
+    *("postProviderKeyModels", "patchProviderKeyModels", "postProviderKeyProbe"),
+    *("putProviderKeyReplicas", "patchProviderKeyReplicas"),
     "postChangeEmail",
     "postChangePassword",
     "postConfirmEmailChange",
@@ -127,7 +128,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 def document_of(product: Product, folder: Path) -> Path:
     """Return the document with the name of a model that exists, where one is asked for, and without its examples: they
     have a test of their own, and make many more cases of each operation."""
-    document = requests.get(f"{product.url}/openapi.json", timeout=10).json()
+    document = requests.get(f"{product.url}/openapi.json", timeout=60).json()
     for operations in document["paths"].values():
         for operation in operations.values():
             for content in operation.get("requestBody", {}).get("content", {}).values():
@@ -170,7 +171,7 @@ def run(product: Product, folder: Path, parameters: dict[str, str], *options: st
 def create(product: Product, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Create something as the owner of the demo organization."""
     headers = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
-    response = requests.post(product.url + path, json=body, headers=headers, timeout=10)
+    response = requests.post(product.url + path, json=body, headers=headers, timeout=60)
     assert response.status_code == 200, response.text
     created: dict[str, Any] = response.json()
     return created
@@ -195,11 +196,11 @@ def conversation(product: Product) -> str:
     """A conversation, of an organization that keeps what its models are asked."""
     organization = f"{product.url}/organization/{product.demo['organizationId']}"
     session = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
-    kept = requests.patch(organization, json={"retentionLevel": "retain"}, headers=session, timeout=10)
+    kept = requests.patch(organization, json={"retentionLevel": "retain"}, headers=session, timeout=60)
     assert kept.status_code == 200, kept.text
     key = {"Authorization": f"Bearer {product.demo['apiKey']}"}
 
-    made = requests.post(f"{product.url}/v1/conversations", json={}, headers=key, timeout=10)
+    made = requests.post(f"{product.url}/v1/conversations", json={}, headers=key, timeout=60)
     assert made.status_code == 200, made.text
     return str(made.json()["id"])
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from apps.guardrails import rotation
+from apps.guardrails import hooks
 from apps.guardrails.actions import MAX_OUTSIDE_RULES
 from apps.guardrails.models import CustomRule
 from apps.kernel.secrets.encryption import decrypt
@@ -197,7 +197,7 @@ def test_secrets_are_encrypted_again(adam: Caller, acme: Organization, service: 
     add(adam, acme, {"pattern": "x{3}"}, "custom_regex")
     rule = CustomRule.objects.get(type="webhook")
     before = bytes(rule.encrypted_secrets)
-    assert rotation.rotate().count == 1
+    assert hooks.rotate().count == 1
     assert secrets_of(rule) == {"secret": SECRET}
     assert bytes(rule.encrypted_secrets) != before
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -37,11 +37,18 @@ def path(world: World, administrator: Caller, ollama: OwnServer) -> str:
 
 LLAMA = {
     "model": "llama3.2:latest",
+    "alias": None,
     "contextLength": 8192,
     "inputPrice": None,
     "outputPrice": None,
+    "hourlyPrice": None,
+    "tokensPerHour": None,
+    "observedTokensPerHour": None,
     "capabilities": ["tools"],
+    "overrides": None,
+    "probe": None,
     "listed": True,
+    "goneAt": None,
 }
 EMBEDDER = {**LLAMA, "model": "nomic-embed-text:latest", "contextLength": 1024, "capabilities": ["embedding"]}
 
@@ -68,6 +75,18 @@ class TestAdding:
         assert ollama.asked == []
         ProviderKey.objects.update(created_at=timezone.now() - timedelta(days=9))
         assert provider_keys.find_due() == []
+
+    def test_the_operator_may_allow_it_on_the_plan_free(
+        self, world: World, administrator: Caller, settings: Any
+    ) -> None:
+        world.acme.plan = "free"
+        world.acme.save()
+        assert create(administrator, world, UNASKED).status_code == 403
+        settings.OWN_SERVERS_ON_FREE_PLAN = True
+        openai = {"provider": "openai", "providerName": ..., "baseUrl": ...}
+        assert create(administrator, world, UNASKED, **openai).status_code == 403
+        assert not ProviderKey.objects.exists()
+        assert create(administrator, world, UNASKED).status_code == 200
 
     def test_a_server_that_lists_nothing_is_kept_and_told(
         self, world: World, administrator: Caller, own_server: OwnServer
@@ -114,10 +133,28 @@ class TestRefreshing:
         administrator.send("PATCH", path, {"model": "llama3.2:latest", "contextLength": 1024})
         ollama.answers = {"/v1/models": {"data": [{"id": "qwen3"}]}, "/api/tags": {}, "/api/show": {}, "/api/ps": {}}
         answer = administrator.send("POST", path, {}).json()
-        gone = {**LLAMA, "contextLength": 1024, "capabilities": None, "listed": False}
+        since = answer["models"][1]["goneAt"]
+        assert abs(datetime.fromisoformat(since) - timezone.now()) < timedelta(minutes=1)
+        gone = [{**one, "listed": False, "goneAt": since} for one in ({**LLAMA, "contextLength": 1024}, EMBEDDER)]
         qwen = {**LLAMA, "model": "qwen3", "contextLength": None, "capabilities": None}
-        assert answer["models"] == [qwen, gone]
+        assert answer["models"] == [qwen, *gone]
         assert administrator.get(path).json() == answer
+        # It stays marked with its moment, and is as before when it comes back.
+        ProviderKey.objects.update(
+            found_models=[
+                {**one, "goneAt": "2026-01-01T00:00:00+00:00"} if one.get("goneAt") else one
+                for one in ProviderKey.objects.get().found_models
+            ]
+        )
+        again = administrator.send("POST", path, {}).json()["models"]
+        assert [one["goneAt"] for one in again] == [None, *["2026-01-01T00:00:00+00:00"] * 2]
+        ollama.answers = dict(own_servers.OLLAMA)
+        back = administrator.send("POST", path, {}).json()["models"]
+        assert [(one["model"], one["listed"]) for one in back] == [
+            ("llama3.2:latest", True),
+            ("nomic-embed-text:latest", True),
+            ("qwen3", False),
+        ]
 
     def test_a_server_that_refuses_changes_nothing(self, administrator: Caller, path: str, ollama: OwnServer) -> None:
         before = administrator.get(path).json()
@@ -128,6 +165,16 @@ class TestRefreshing:
             {"message": "The provider key was not accepted: the provider answered 401: no"},
         )
         assert administrator.get(path).json() == before
+
+    def test_an_answer_that_is_no_list_leaves_the_models(
+        self, administrator: Caller, path: str, ollama: OwnServer
+    ) -> None:
+        ollama.answers = {"/v1/models": (429, b"{}"), "/api/tags": (429, b"{}")}
+        answer = administrator.send("POST", path, {}).json()
+        assert (answer["models"], answer["problem"]) == (
+            [LLAMA, EMBEDDER],
+            "The server answered 429 instead of a list of models",
+        )
 
     def test_the_schedule_refreshes_what_is_due_and_notes_errors(
         self, world: World, administrator: Caller, path: str, ollama: OwnServer
@@ -187,6 +234,21 @@ class TestSetting:
             "outputPrice": "0",
         }
 
+    def test_an_alias_is_of_one_model_of_the_organization(self, world: World, administrator: Caller, path: str) -> None:
+        answer = administrator.send("PATCH", path, {"model": "llama3.2:latest", "alias": "our-llama"})
+        assert answer.json()["model"]["alias"] == "our-llama"
+        other = {"organization": world.acme, "provider": "custom", "encrypted_token": b"x", "provider_name": "other"}
+        second = ProviderKey.objects.create(**other)
+        for at, model in ((path, "another"), (f"/keys/provider/{second.id}/models", "llama3.2:latest")):
+            answer = administrator.send("PATCH", at, {"model": model, "alias": "our-llama"})
+            assert (answer.status_code, answer.json()["issues"]) == (
+                400,
+                [{"path": "alias", "message": "Another model has this alias"}],
+            )
+        second.refresh_from_db()
+        assert second.model_settings == {}
+        assert administrator.send("PATCH", path, {"model": "llama3.2:latest", "alias": "our-llama"}).status_code == 200
+
     def test_a_model_that_the_server_does_not_list_can_be_set(self, administrator: Caller, path: str) -> None:
         answer = administrator.send("PATCH", path, {"model": "hidden", "contextLength": 100}).json()
         hidden = {**LLAMA, "model": "hidden", "contextLength": 100, "capabilities": None, "listed": False}
@@ -203,6 +265,32 @@ class TestSetting:
             ({"model": "a", "contextLength": 10**9}, "contextLength", "Must be at most 100000000"),
             ({"model": "a", "inputPrice": 1}, "inputPrice", 'Must be an amount such as "12.50", at least 0'),
             ({"model": "a", "inputPrice": "1"}, "outputPrice", "Give both prices, or none; 0 is free"),
+            (
+                {"model": "a", "tokensPerHour": 5},
+                "hourlyPrice",
+                "Give the price of the hour that these tokens share",
+            ),
+            (
+                {"model": "a", "inputPrice": "1", "outputPrice": "1", "hourlyPrice": "1", "tokensPerHour": 5},
+                "hourlyPrice",
+                "Give prices per token or per hour, not both",
+            ),
+            (
+                {"model": "a", "alias": "our/llama"},
+                "alias",
+                "Must begin with a letter or digit, and have a-z, A-Z, 0-9, . _ - only",
+            ),
+            (
+                {"model": "a", "hourlyPrice": "1000001", "tokensPerHour": 5},
+                "hourlyPrice",
+                "Must be at most 1000000 USD",
+            ),
+            (
+                {"model": "a", "overrides": {"flying": True}},
+                "overrides",
+                "flying is no capability; these are: chat, embedding, json_schema, parallel_tools, streaming, "
+                "thinking, tools, vision",
+            ),
             (
                 {"model": "a", "inputPrice": "1", "outputPrice": "1000000.1"},
                 "outputPrice",

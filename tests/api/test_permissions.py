@@ -126,6 +126,7 @@ PROJECT = {"project_id": "project"}
 SAMS_INVITATION = {**IN_ACME, "invitation_id": "sams_invitation"}
 PROVIDER_KEY = {"key_id": "provider_key"}
 PROVIDER_MODELS, OWN_SERVER = "keys/provider/<str:key_id>/models", {"key_id": "own_server"}
+REPLICAS = "keys/provider/<str:key_id>/replicas"
 ACMES_CARD = {**IN_ACME, "payment_method_id": "other_card"}
 PASSKEY, OLIVIAS_PASSKEY = "auth/passkeys/<str:passkey_id>", {"passkey_id": "passkey"}
 ACMES_MANAGEMENT_KEY = {**IN_ACME, "key_id": "management_key"}
@@ -275,8 +276,20 @@ ROWS = [
     Row("GET", PROVIDER_MODELS, ADMINS, OWN_SERVER),
     Row("POST", PROVIDER_MODELS, ADMINS, OWN_SERVER),
     Row("PATCH", PROVIDER_MODELS, ADMINS, OWN_SERVER, {"model": "llama3.2", "contextLength": 4096}),
+    Row("POST", f"{PROVIDER_MODELS}/probe", ADMINS, OWN_SERVER, {"model": "llama3.2"}),
+    Row("GET", REPLICAS, ADMINS, OWN_SERVER),
+    Row(
+        "PUT",
+        REPLICAS,
+        ADMINS,
+        OWN_SERVER,
+        {"replicas": [{"baseUrl": "https://93.184.215.15/v1"}]},
+        query="validate=false",
+    ),
+    Row("PATCH", REPLICAS, ADMINS, OWN_SERVER, {"name": "replica-1", "draining": False}),
     Row("GET", "limits", ADMINS, query="organizationId=<acme>"),
     Row("POST", "limits", ADMINS, body=NEW_LIMIT),
+    Row("POST", "limits/preview", ADMINS, body=NEW_LIMIT),
     Row("PATCH", LIMIT, ADMINS, ACMES_LIMIT, {"amount": "5"}),
     Row("DELETE", LIMIT, ADMINS, ACMES_LIMIT),
     Row("GET", "log-sinks", ADMINS, query="organizationId=<acme>"),
@@ -323,7 +336,7 @@ OF_NO_ORGANIZATION = {
 # POST endpoints that change nothing at all.
 QUESTIONS = {
     *(f"{LOG_SINK}/test", f"{ALERT_DESTINATION}/test"),
-    *("guardrails/test/<str:organization_id>", f"{CARDS}/setup"),
+    *("guardrails/test/<str:organization_id>", "limits/preview", f"{CARDS}/setup"),
     *("auth/passkeys/options", "auth/passkeys/proof/options"),
 }
 
@@ -367,7 +380,7 @@ def tools_url(request: pytest.FixtureRequest) -> str:
 def server_url(request: pytest.FixtureRequest) -> str:
     """Return the address of Acme's own server of models; one that answers for rows that ask it."""
     row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
-    if row is None or (row.method, row.route) != ("POST", PROVIDER_MODELS):
+    if row is None or (row.method, row.route) not in {("POST", PROVIDER_MODELS), ("POST", f"{PROVIDER_MODELS}/probe")}:
         return "https://93.184.215.14/v1"
     server: OwnServer = request.getfixturevalue("own_server")
     server.answers = VLLM

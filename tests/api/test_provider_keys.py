@@ -32,6 +32,7 @@ class TestCreating:
             "providerName": "our-own",
             "baseUrl": "https://93.184.215.14/v1",
             "server": "openai",
+            "replicas": None,
             "status": "active",
             "organizationId": str(world.acme.id),
             "maskedToken": "...acme",

@@ -260,8 +260,10 @@ def test_the_log_has_the_times_of_each_attempt_and_the_answer_does_not(
         "echo",
     )
     assert "first_content_ms" not in failed
+    # The second provider is at the same address: the connection of the first is used again.
+    assert "connect_start_ms" not in answered
     times = [
-        *(failed[name] for name in ("start_ms", "end_ms")),
+        *(failed[name] for name in ("start_ms", "connect_start_ms", "connect_end_ms", "end_ms")),
         *(answered[name] for name in ("start_ms", "first_byte_ms", "first_content_ms", "end_ms")),
     ]
     assert times == sorted(times)

@@ -143,6 +143,18 @@ def test_what_the_user_said_is_not_marked(caller: Caller) -> None:
     assert "tool_argument_origins" not in RequestLog.objects.get().routing_metadata
 
 
+@pytest.mark.parametrize(
+    ("tools", "marked"), [({"send_mail": False}, False), ({"Send_mail": False, "mail": True}, True)]
+)
+def test_the_organization_says_by_exact_name_which_tools_have_effects(
+    caller: Caller, tools: dict[str, bool], marked: bool
+) -> None:
+    guard(caller, rules={"tool_argument_origin": "warn"}, tool_argument_origin={"observe": True, "tools": tools})
+    assert ADDRESS in read(ask_chat(caller, stream=False))
+    settle_all()
+    assert recorded() == ([(RULE, "tool_calls", "observed", PATTERN, "")] if marked else [])
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 def test_a_rule_that_warns_tells_the_client_at_the_end(caller: Caller, stream: bool) -> None:
     """Any stricter action would come too late: the answer has been given."""

@@ -83,8 +83,12 @@ def scene(**settings: str) -> Iterator[Scene]:
     provider that cannot keep up says nothing about the gateway. Attackers, bystanders and providers come from machines
     of their own, so the product has a core to itself and they have the others.
     """
-    os.sched_setaffinity(0, OTHERS)
-    with TemporaryDirectory(prefix="attack-") as folder, hostile_provider() as provider, upstream() as quick:
+    with (
+        _on_other_cores(),
+        TemporaryDirectory(prefix="attack-") as folder,
+        hostile_provider() as provider,
+        upstream() as quick,
+    ):
         home = Path(folder, "home")
         home.mkdir()
         fixed = {"SANDBOX_BASE_URL": f"http://127.0.0.1:{quick.port}/v1", "SANDBOX_API_KEY": "sandbox"}
@@ -95,6 +99,17 @@ def scene(**settings: str) -> Iterator[Scene]:
             yield _set(product, home, provider)
         finally:
             product.stop()
+
+
+@contextmanager
+def _on_other_cores() -> Iterator[None]:
+    """Leave the product's core alone for as long as the block; later processes may run on any core again."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, OTHERS)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @contextmanager

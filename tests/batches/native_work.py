@@ -14,15 +14,18 @@ from django.utils import timezone
 from openai import OpenAI
 
 from apps.batches.models import NativeJob
+from apps.batches.native.provider_api import ProviderApi
 from apps.billing import balances, reservations
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill
 from apps.billing.worker_leases import worker_name
 from apps.catalog.models import ModelProvider, Provider
+from apps.gateway.failures import UpstreamFailure
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
+from apps.sandbox.batches import MOMENT
 from tests.batches.batch_work import create, line, work_all
 from tests.support.upstream import Caller
 
@@ -35,12 +38,16 @@ _PROVIDERS = {
     "messages": ("anthropic", "x-api-key", "/v1", "anthropic"),
     "contents": ("google", "x-goog-api-key", "/v1beta", "google"),
     "jobs": ("openai", "bearer", "/v1", "mistral"),
+    "deployments": ("openai", "api-key", "/v1", "openai"),
 }
+# The sandbox takes directives behind a model's name: they stand for the end of a deployment's name.
+SUFFIX = ":tag=deployment-for-batches"
 
 
 @pytest.fixture
 def batch_providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Providers that speak the formats of Anthropic, Google and Mistral, with their batch APIs; each is the sandbox."""
+    """Providers that speak the formats of Anthropic, Google and Mistral, and one with deployments as at Azure; each
+    is the sandbox."""
     for name, (dialect, auth, path, form) in _PROVIDERS.items():
         key = f"{name.upper()}_API_KEY"
         monkeypatch.setenv(key, "secret")
@@ -48,7 +55,8 @@ def batch_providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
         Provider.objects.create(id=name, name=name, dialect=dialect, auth=auth, base_url="http://x", api_key_env=key)
         row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo-batch")
         row.pk, row.provider_id = None, name
-        row.facts = {"batch": {"format": form, "price_share": "0.5"}}
+        ending = {"deployment_suffix": SUFFIX} if name == "deployments" else {}
+        row.facts = {"batch": {"format": form, "price_share": "0.5"} | ending}
         row._state.adding = True
         row.save()
     generation.bump(generation.CATALOG)
@@ -56,7 +64,8 @@ def batch_providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def look() -> None:
     """Look at every job now, as a worker does whose time has come; and do what follows from it."""
-    time.sleep(0.03)
+    # Until then the sandbox's jobs go on.
+    time.sleep(1.5 * MOMENT)
     NativeJob.objects.exclude(status="ended").update(next_look_at=timezone.now())
     work_all()
 
@@ -88,6 +97,20 @@ def nothing_is_held(caller: Caller) -> bool:
     organization = Organization.objects.get(pk=caller.organization_id)
     in_valkey = valkey().hget(balances.key("organization", caller.organization_id), "held")
     return (organization.credits, in_valkey, reservations.notes_of(worker_name(), 0)) == (100 - spent, "0", {})
+
+
+def refuse_jobs(patch: pytest.MonkeyPatch) -> list[str]:
+    """Have batch APIs refuse new jobs for their load; return a list to which the methods of other calls are added."""
+    calls, usual = list[str](), ProviderApi.call
+
+    def call(api: ProviderApi, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        if method == "POST":
+            raise UpstreamFailure("rate_limited", "Too many requests", status=429)
+        calls.append(method)
+        return usual(api, method, path, body)
+
+    patch.setattr(ProviderApi, "call", call)
+    return calls
 
 
 def api_calls(caller: Caller, path: str) -> list[str]:

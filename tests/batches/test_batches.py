@@ -116,7 +116,7 @@ def test_inputs_without_lines_with_too_many_or_gone_meanwhile_fail(
 ) -> None:
     empty = run(openai, [" ", ""])
     assert [(error.code, error.line) for error in empty.errors.data] == [("empty_file", None)]
-    monkeypatch.setattr("apps.batches.input_pieces.MAX_LINES", 2)
+    monkeypatch.setattr("apps.batches.input_lines.MAX_LINES", 2)
     many = run(openai, [line(str(number)) for number in range(3)])
     assert [(error.code, error.line) for error in many.errors.data] == [("too_many_tasks", 3)]
     gone = create(openai, [line("a")])

@@ -29,7 +29,7 @@ CROWD = 20
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.batches.input_pieces.MAX_PIECE_LINES", 2)
+    monkeypatch.setattr("apps.batches.input_lines.MAX_PIECE_LINES", 2)
     monkeypatch.setattr(completion, "MAX_PIECE_LINES", 2)
     monkeypatch.setattr(completion, "_READ_TOGETHER", 2)
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 from openai import OpenAI
 
-from apps.batches import line_leases, line_runs
+from apps.batches import line_runs
 from apps.batches.line_runs import LineJob, begin_lines
 from apps.batches.models import Batch, BatchLine
 from apps.batches.work import prepare_some
@@ -77,10 +77,10 @@ def test_a_lease_is_renewed_while_the_line_is_there_and_ones_own(openai: OpenAI)
     kept, lost, ended = BatchLine.objects.order_by("position")
     BatchLine.objects.filter(pk=lost.pk).update(lease_owner="another")
     BatchLine.objects.filter(pk=ended.pk).update(outcome="cancelled")
-    assert line_leases.renew(worker_name(), list(line_runs.JOBS)) == {kept.pk}
+    assert line_runs.renew(worker_name(), list(line_runs.JOBS)) == {kept.pk}
     assert BatchLine.objects.get(pk=kept.pk).lease_until > kept.lease_until
     Batch.objects.filter(pk=made.id).delete()
-    assert line_leases.renew(worker_name(), list(line_runs.JOBS)) == set()
+    assert line_runs.renew(worker_name(), list(line_runs.JOBS)) == set()
 
 
 def test_a_line_keeps_its_log_id_from_one_worker_to_the_next(openai: OpenAI) -> None:
@@ -89,11 +89,11 @@ def test_a_line_keeps_its_log_id_from_one_worker_to_the_next(openai: OpenAI) -> 
     (first,) = BatchLine.objects.all()
     BatchLine.objects.update(lease_until=first.batch.created_at)
     # Not by the worker that answers it still.
-    assert line_leases.claim(first.batch, "another", 5, [first.pk]) == []
-    (again,) = line_leases.claim(first.batch, "another", 5, [])
+    assert line_runs.claim(first.batch, "another", 5, [first.pk]) == []
+    (again,) = line_runs.claim(first.batch, "another", 5, [])
     assert (again.log_id, again.attempts, again.lease_owner) == (first.log_id, 2, "another")
-    assert line_leases.end(first, worker_name(), line_leases.LineOutcome.SUCCEEDED, "x") is False
-    assert line_leases.end(again, "another", line_leases.LineOutcome.SUCCEEDED, "y") is True
+    assert line_runs.end(first, worker_name(), line_runs.LineOutcome.SUCCEEDED, "x") is False
+    assert line_runs.end(again, "another", line_runs.LineOutcome.SUCCEEDED, "y") is True
     assert BatchLine.objects.get().sealed_result == "y"
 
 
@@ -109,17 +109,17 @@ def test_a_line_put_off_keeps_a_log_id_that_an_earlier_owner_may_have_been_charg
     (first,) = BatchLine.objects.all()
     assert first.log_id is not None
     BatchLine.objects.update(lease_until=first.batch.created_at)
-    (again,) = line_leases.claim(first.batch, "another", 5, [])
+    (again,) = line_runs.claim(first.batch, "another", 5, [])
     if charged:
         cost = Decimal(1)
         ledger.charge([Charge(keeper.organization_id, keeper.key.id, first.log_id, credits=-cost, usage=cost)])
-    line_leases.put_off(again, "another", 0, 0, turned_away=turned_away)
+    line_runs.put_off(again, "another", 0, 0, turned_away=turned_away)
     assert BatchLine.objects.get().log_id == (first.log_id if keeps else None)
 
 
 def test_a_line_put_off_by_its_first_owner_gets_a_log_id_of_its_own(openai: OpenAI) -> None:
     prepared(openai, 1)
     batch = Batch.objects.get()
-    (first,) = line_leases.claim(batch, "one", 5, [])
-    line_leases.put_off(first, "one", 0, 0)
+    (first,) = line_runs.claim(batch, "one", 5, [])
+    line_runs.put_off(first, "one", 0, 0)
     assert BatchLine.objects.get().log_id is None

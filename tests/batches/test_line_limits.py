@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 from openai import OpenAI
 
-from apps.batches.erasure import erase
+from apps.batches.hooks import erase
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.batches.work import prepare_some
 from apps.billing.models import LedgerEntry

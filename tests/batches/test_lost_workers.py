@@ -10,7 +10,7 @@ from django.utils import timezone
 from gevent import GreenletExit
 from openai import OpenAI
 
-from apps.batches import completion, line_call, line_leases, line_runs
+from apps.batches import completion, line_call, line_runs
 from apps.batches.line_runs import LineJob
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.batches.work import work
@@ -133,7 +133,7 @@ def test_a_line_that_takes_its_workers_down_is_given_up(openai: OpenAI) -> None:
     made = create(openai, [line("a")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LineJob, "answer", die)
-        for _ in range(line_leases.MAX_ATTEMPTS):
+        for _ in range(line_runs.MAX_ATTEMPTS):
             with pytest.raises(GreenletExit):
                 work(30)
             become_another_worker()
@@ -149,7 +149,7 @@ def test_what_a_worker_hands_over_is_taken_at_once_and_counts_as_no_attempt(open
         patch.setattr(LineJob, "answer", die)
         with pytest.raises(GreenletExit):
             work(30)
-    line_leases.hand_over(worker_name())
+    line_runs.hand_over(worker_name())
     worker_name.cache_clear()
     assert BatchLine.objects.get().attempts == 0
     work_all()
@@ -159,7 +159,7 @@ def test_what_a_worker_hands_over_is_taken_at_once_and_counts_as_no_attempt(open
 def test_a_worker_lost_while_it_reads_the_input_is_followed_from_the_piece_before(openai: OpenAI) -> None:
     made = create(openai, [line("a"), line("b")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("apps.batches.input_pieces.MAX_PIECE_LINES", 1)
+        patch.setattr("apps.batches.input_lines.MAX_PIECE_LINES", 1)
         encrypt, calls = line_call.encrypt_request, iter([False, True])
         patch.setattr(line_call, "encrypt_request", lambda *given: die() if next(calls) else encrypt(*given))
         with pytest.raises(GreenletExit):

@@ -27,6 +27,7 @@ from tests.batches.native_work import (
     ANTHROPIC,
     MODELS,
     OPENAI,
+    SUFFIX,
     asked,
     batch_providers,
     bill_of,
@@ -64,6 +65,18 @@ def test_each_line_is_answered_by_the_batch_api_and_costs_its_share(keeper: Call
     usage = LedgerEntry.objects.filter(kind="usage", reference__in=[row.id for row in rows.values()])
     assert sorted(-entry.credits for entry in usage) == sorted(row.cost for row in rows.values())
     work_all()
+    assert nothing_is_held(keeper)
+
+
+def test_a_line_names_the_deployment_for_batches(keeper: Caller, openai: OpenAI) -> None:
+    told = run_natively(openai, [asked("deployments/echo-batch", "a", temperature=0.25)])
+    (result,) = lines_in(openai, told.output_file_id)
+    assert result["response"]["body"]["model"] == "echo-batch"
+    (sent,) = keeper.sent(SUFFIX.partition("=")[2])
+    # The catalog's name of the sandbox's model, with the ending.
+    assert (sent["body"]["model"], sent["body"]["temperature"]) == (f"echo:tag=echo-batch{SUFFIX}", 0.25)
+    row = RequestLog.objects.get()
+    assert (row.used_model, bill_of(row).batch_share) == ("echo-batch", Decimal("0.5"))
     assert nothing_is_held(keeper)
 
 
@@ -126,15 +139,15 @@ def test_an_error_of_a_line_is_its_result_and_free(keeper: Caller, openai: OpenA
     assert nothing_is_held(keeper)
 
 
-def test_a_line_that_is_turned_away_there_is_tried_as_others_are(keeper: Caller, openai: OpenAI) -> None:
-    told = run_natively(openai, [asked(OPENAI, "a", f"status=429:times=1:tag={uuid4().hex}")])
-    assert told.request_counts.completed == 0
-    assert (BatchLine.objects.get().native_state, BatchLine.objects.get().turned_away) == (NativeState.DECLINED, 1)
-    Batch.objects.update(paused_until=timezone.now())
-    BatchLine.objects.update(lease_until=timezone.now())
-    work_all()
-    assert openai.batches.retrieve(told.id).request_counts.completed == 1
-    assert sorted(row.status_code for row in RequestLog.objects.all()) == [200, 429]
+def test_a_line_that_failed_there_for_a_passing_cause_runs_as_a_request(keeper: Caller, openai: OpenAI) -> None:
+    causes = [(model, status) for model in MODELS for status in (429, 500)]
+    lines = [
+        asked(model, f"{model} {status}", f"status={status}:times=1:tag={uuid4().hex}") for model, status in causes
+    ]
+    told = run_natively(openai, lines)
+    assert (told.status, told.request_counts.completed) == ("completed", len(causes))
+    rows = [(row.status_code, bill_of(row).batch_share) for row in RequestLog.objects.all()]
+    assert rows == [(200, None)] * len(causes)
     assert nothing_is_held(keeper)
 
 

@@ -27,6 +27,7 @@ from tests.batches.native_work import (
     bill_of,
     look,
     nothing_is_held,
+    refuse_jobs,
 )
 from tests.batches.test_lost_workers import become_another_worker, die
 from tests.support.upstream import Caller, settle_all
@@ -73,6 +74,23 @@ def test_a_job_whose_worker_died_before_it_was_sent_is_sent(keeper: Caller, open
         look()
     assert openai.batches.retrieve(made.id).status == "completed"
     assert len(keeper.sent(tag)) == len(MODELS)
+
+
+def test_a_job_that_is_refused_for_load_leaves_nothing_and_is_sent_again(keeper: Caller, openai: OpenAI) -> None:
+    tag = uuid4().hex
+    made = create(openai, [asked(model, model, f"tag={tag}") for model in MODELS])
+    with pytest.MonkeyPatch.context() as patch:
+        calls = refuse_jobs(patch)
+        look()
+    assert [(job.status, job.failures) for job in NativeJob.objects.all()] == [("gathering", 1)] * len(MODELS)
+    # Anthropic has no file of lines. None of them is searched for: none was taken.
+    assert (keeper.sent(tag), calls) == ([], ["DELETE"] * 3)
+    for _ in range(2):
+        look()
+    told = openai.batches.retrieve(made.id)
+    assert (told.status, told.request_counts.completed, len(keeper.sent(tag))) == ("completed", 4, len(MODELS))
+    assert {bill_of(row).batch_share for row in RequestLog.objects.all()} == {Decimal("0.5")}
+    assert nothing_is_held(keeper)
 
 
 def test_a_worker_that_dies_before_its_line_is_parked_leaves_it_to_another(keeper: Caller, openai: OpenAI) -> None:

@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 from bench.peers import BODY_SIZE, best_rate
 from bench.subjects import Subject
 from gateway_project.configuration.data_directory import PROJECT
-from gateway_project.configuration.server_config import free_port
+from tests.stack.product import eventually, free_port
 
 
 @pytest.mark.parametrize(
@@ -44,18 +45,17 @@ def test_a_body_has_the_stated_size() -> None:
         assert f"Content-Length: {BODY_SIZE}".encode() in head
 
 
+def _connect(port: int) -> socket.socket | None:
+    with suppress(ConnectionRefusedError):
+        return socket.create_connection(("127.0.0.1", port), timeout=30)
+    return None
+
+
 def test_the_upstream_answers_after_its_delay() -> None:
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "bench.upstream", str(port), "50"], cwd=PROJECT)
     try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                client = socket.create_connection(("127.0.0.1", port), timeout=30)
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+        client = eventually(lambda: _connect(port))
         asked = Subject("upstream", port, []).request("plain")
         with client:
             began = time.perf_counter()

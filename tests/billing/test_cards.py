@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from apps.billing import tasks
+from apps.billing import cards, payment_processor, tasks
+from apps.billing.accounts import customer_of
 from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.payment_processor_types import Card
 from apps.organizations import deletion
 from apps.organizations.models import AuditEntry, OrganizationDeletion
 from tests.support.cast import World, signed_in
@@ -95,12 +98,62 @@ def test_a_card_that_goes_leaves_the_default_to_the_newest(world: World, stripe:
     assert stripe.things[first.processor_payment_method_id]["customer"] is None
 
 
+def test_a_card_that_was_not_the_default_leaves_it_where_it_is(world: World, stripe: StripeStub) -> None:
+    cards_of_acme = [add_card(stripe, world.acme, number=number) for number in ("4242", "1111", "2222")]
+    cards.remove(cards_of_acme[1])
+    assert listed(world) == [("2222", False), ("4242", True)]
+    del stripe.things[cards_of_acme[2].processor_payment_method_id]
+    cards.sync(cards_of_acme[2].processor_payment_method_id, "")
+    assert listed(world) == [("4242", True)]
+
+
+def test_another_card_and_another_default_end_the_wait_of_automatic_top_ups(world: World, stripe: StripeStub) -> None:
+    def wait_of(change: Callable[[], object]) -> tuple[int, bool]:
+        BillingAccount.objects.update(top_up_declines=2, next_top_up_at=timezone.now())
+        change()
+        account = BillingAccount.objects.get()
+        return account.top_up_declines, account.next_top_up_at is not None
+
+    first = add_card(stripe, world.acme)
+    assert wait_of(lambda: add_card(stripe, world.acme, number="1111")) == (0, False)
+    second = PaymentMethod.objects.get(last_four="1111")
+    assert wait_of(lambda: cards.make_default(second)) == (0, False)
+    # A card that is known, or is the default, is none that might be charged where the other was not.
+    assert wait_of(lambda: cards.make_default(second)) == (2, True)
+    known = Card(first.processor_payment_method_id, first.processor_customer_id, "visa", "4242", 1, 2035)
+    assert wait_of(lambda: cards.keep(world.acme, known)) == (2, True)
+    first.refresh_from_db()
+    assert (first.exp_month, first.exp_year, first.is_default) == (1, 2035, False)
+
+
+def test_news_of_another_customers_card_adds_none(world: World, stripe: StripeStub) -> None:
+    ours, theirs = add_card(stripe, world.acme), add_card(stripe, world.elsewhere)
+    before = AuditEntry.objects.count()
+    for customer in (ours.processor_customer_id, "cus_unknown", ""):
+        cards.sync(theirs.processor_payment_method_id, customer)
+    assert (listed(world), AuditEntry.objects.count()) == ([("4242", True)], before)
+
+
+def test_who_makes_the_customer_second_takes_the_first_ones(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(*_: str) -> str:
+        BillingAccount.objects.update(processor_customer_id="cus_first")
+        return "cus_second"
+
+    monkeypatch.setattr(payment_processor, "create_customer", create)
+    assert customer_of(world.acme) == "cus_first"
+    assert BillingAccount.objects.get().processor_customer_id == "cus_first"
+
+
 def test_the_card_of_a_subscription_stays(world: World, stripe: StripeStub) -> None:
     row = add_card(stripe, world.acme)
     caller = signed_in(world.olivia)
     assert caller.post(f"/organization/{world.acme.id}/subscription").status_code == 200
     assert caller.send("DELETE", path_of(world, f"/{row.id}"), {}).status_code == 409
     assert listed(world) == [("4242", True)]
+    other = add_card(stripe, world.acme, number="1111")
+    assert caller.send("DELETE", path_of(world, f"/{other.id}"), {}).status_code == 200
     caller.send("DELETE", f"/organization/{world.acme.id}/subscription", {})
     assert caller.send("DELETE", path_of(world, f"/{row.id}"), {}).status_code == 200
     assert listed(world) == []

@@ -83,6 +83,8 @@ BASE64 = "TG9yZW0gaXBzdW0gZG9sb3Igc2l0IGFtZXQsIGNvbnNlY3RldHVyIGFkaXBpc2NpbmcgZW
         ('{"name": "value", "number": 1}\n' * 40, 310),
         ("Ж" * 400, 134),
         (BASE64[:255], 64),
+        # Blanks that come late count as well.
+        (BASE64[:1_000] + " a" * 40, 270),
     ],
 )
 def test_a_prompt_without_blanks_counts_three_characters_a_token(text: str, estimate: int) -> None:

@@ -76,7 +76,6 @@ def reserve(organization: UUID, nanos: int) -> reservations.ReservationResult:
             api_key_id=new_id(),
             amount_nanos=nanos,
             from_credits=True,
-            key_limit_nanos=None,
             catalog_token=generation.read_generation_token(generation.CATALOG),
             organization_token=generation.read_generation_token(generation.organization_scope(organization)),
             payload="{}",

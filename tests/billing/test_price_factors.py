@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.billing.pricing import Bill, at_share, bill_at, cost_by, cost_of
+from apps.billing.pricing import Bill, at_share, bill_at, cost_by, cost_of, price_storage, price_text
 from apps.catalog.files import read_files
 from apps.catalog.price_cards import read_card, write_card
 from apps.kernel.prices import TOKEN_PRICES, PriceCard, PriceTier, ServiceTier
@@ -179,6 +179,68 @@ def test_cached_sound_and_pictures_have_prices_of_their_own() -> None:
     assert cost_of(usage, card).cached_input == Decimal("0.175")
     # More than all that was read from the cache is not paid.
     assert cost_of(Usage(cache_read=1, cache_read_audio=1_000_000), card).cached_input == Decimal("0.0000004")
+
+    # The same of pictures, beside sound.
+    both = msgspec.structs.replace(card, cached_image=Decimal("0.2"))
+    assert cost_of(usage, both).cached_input == Decimal("0.05") + Decimal("0.1") + Decimal("0.05")
+    assert cost_of(Usage(cache_read=1, cache_read_image=1_000_000), both).cached_input == Decimal("0.0000002")
+    # Without a price of their own they cost what text does.
+    plain = PriceCard(cached_input=Decimal("0.1"))
+    assert cost_of(usage, plain).cached_input == Decimal("0.1")
+
+
+def test_a_cost_that_the_provider_states_is_shared_out_over_the_parts() -> None:
+    card = PriceCard(input=Decimal(1), output=Decimal(3))
+    asked = Usage(input=1_000_000, output=1_000_000)
+    less = cost_of(msgspec.structs.replace(asked, reported_cost=Decimal(2)), card)
+    assert (less.total, less.input, less.output, less.request) == (2, Decimal("0.5"), Decimal("1.5"), 0)
+    more = cost_of(msgspec.structs.replace(asked, reported_cost=Decimal(5)), card)
+    assert (more.total, more.input, more.output, more.request) == (5, 1, 3, 1)
+    # The part that cannot be divided goes to the largest.
+    third = PriceCard(input=Decimal(1), output=Decimal(2))
+    least = cost_of(msgspec.structs.replace(asked, reported_cost=STEP), third)
+    assert (least.total, least.input, least.output) == (STEP, 0, STEP)
+    same = PriceCard(input=Decimal(1), output=Decimal(1))
+    assert cost_of(msgspec.structs.replace(asked, reported_cost=STEP), same).total == STEP
+    assert cost_of(Usage(reported_cost=Decimal(2)), card).total == 2
+
+
+def test_a_bill_has_the_prices_of_the_region_or_the_tier_alone() -> None:
+    regional = PriceCard(input=Decimal(1), regions={"us": Decimal("1.5")})
+    tiered = PriceCard(input=Decimal(1), service_tiers={"flex": ServiceTier(input=Decimal("0.5"))})
+    asked = Usage(input=1_000_000, region="us", service_tier="flex")
+    assert [bill_at(card, used=asked).input for card in (regional, tiered)] == [Decimal("1.5"), Decimal("0.5")]
+    # A bill is billed again where its answer failed.
+    again = bill_at(bill_at(regional, used=asked), waived="failed")
+    assert (again.input, again.used, cost_by(again).total) == (Decimal("1.5"), Usage(), 0)
+
+
+@pytest.mark.parametrize(
+    ("card", "discount"),
+    [
+        (PriceCard(input=Decimal(2), output=Decimal(3)), "0"),
+        (PriceCard(input=Decimal(2), output=Decimal(3)), "0.25"),
+        (PriceCard(input=Decimal(2), output=Decimal(3), request=Decimal("0.5")), "0"),
+        (PriceCard(input=Decimal(2), output=Decimal(3), tiers=(LONG,)), "0"),
+    ],
+)
+def test_text_costs_what_its_usage_does(card: PriceCard, discount: str) -> None:
+    share = Decimal(discount)
+    expected = cost_of(Usage(input=2_000, output=1_000), card, share).total
+    assert price_text(2_000, 1_000, card, share) == expected > 0
+
+
+def test_text_with_one_of_two_prices_is_priced() -> None:
+    usage = Usage(input=1, output=1)
+    assert [cost_of(usage, PriceCard(**{name: Decimal(1)})).unpriced for name in ("input", "output")] == [False, False]
+    assert cost_of(usage, PriceCard()).unpriced is True
+    # A card of other units has a price, and text costs nothing.
+    assert cost_of(usage, PriceCard(image=Decimal(1))).unpriced is False
+
+
+@pytest.mark.parametrize(("level", "cost"), [("retain", "0.01"), ("metadata", "0"), ("none", "0")])
+def test_only_content_that_is_retained_is_paid_for(level: str, cost: str) -> None:
+    assert price_storage(1_000_000, level) == Decimal(cost)
 
 
 def test_usages_are_added_up_with_what_they_say_beside_their_counts() -> None:

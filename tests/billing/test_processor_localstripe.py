@@ -6,11 +6,10 @@ It is installed into an environment of its own on first use (about ten seconds),
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -28,7 +27,7 @@ from apps.billing.payment_processor_types import Declined, Missing
 from apps.kernel.errors import PaymentRequired
 from apps.organizations.models import Plan
 from gateway_project.configuration.data_directory import PROJECT
-from tests.stack.product import eventually
+from tests.stack.product import eventually, free_port
 from tests.support.cast import World
 from tests.support.payments import books
 
@@ -61,33 +60,25 @@ def installed() -> Path:
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """localstripe, running."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     program = Path(__file__).with_name("localstripe_main.py")
     environment = {**os.environ, "PYTHONPATH": ""}
     process = subprocess.Popen([installed(), program, str(port)], env=environment, stderr=subprocess.PIPE, text=True)
     url = f"http://127.0.0.1:{port}"
     try:
-        _wait_for(url, process)
+        eventually(lambda: _answers(url, process))
         yield url
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(process.stderr.read() if process.stderr else "localstripe ended")
-        try:
-            requests.get(f"{url}/v1/customers", auth=(KEY, ""), timeout=1)
-        except requests.ConnectionError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("localstripe does not answer")
+def _answers(url: str, process: subprocess.Popen[str]) -> bool:
+    if process.poll() is not None:
+        raise RuntimeError(process.stderr.read() if process.stderr else "localstripe ended")
+    with suppress(requests.ConnectionError):
+        return bool(requests.get(f"{url}/v1/customers", auth=(KEY, ""), timeout=10).status_code)
+    return False
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from apps.billing.balances import Balance
 from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import money_key
+from apps.kernel.valkey.redis import client, money_key
 
 
 @pytest.fixture
@@ -34,7 +33,6 @@ def request(organization: UUID, *rates: RateLimit, most: int | None = None, amou
         api_key_id=new_id(),
         amount_nanos=amount,
         from_credits=True,
-        key_limit_nanos=None,
         catalog_token=generation.read_generation_token(generation.CATALOG),
         organization_token=generation.read_generation_token(generation.organization_scope(organization)),
         payload="{}",

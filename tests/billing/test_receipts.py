@@ -104,7 +104,7 @@ def test_owners_are_told_once_of_a_card_that_expires_and_is_needed(world: World)
     assert found == [0, 1, 0]
     [message] = mail.outbox
     assert message.subject == "The card on file for Acme expires this month"
-    assert "The card visa 4242 of Acme expires at the end of 2026-12." in message.body
+    assert "The card visa 4242 of Acme expires at the end of December 2026." in message.body
     # The bank renews it, and the new one expires a year later.
     PaymentMethod.objects.filter(pk=card.pk).update(exp_year=2027)
     assert payment_emails.tell_of_expiring_cards(datetime(2027, 12, 5, tzinfo=UTC)) == 1

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.billing import balances, ledger, reconciliation, reservations, worker_leases
 from apps.billing.balances import Balance
@@ -49,7 +50,6 @@ def reserved(key: ApiKey) -> UUID:
         api_key_id=key.id,
         amount_nanos=NANO // 2,
         from_credits=True,
-        key_limit_nanos=None,
         catalog_token="c",
         organization_token="o",
         payload="{}",
@@ -131,6 +131,25 @@ def test_records_that_wait_and_records_that_nobody_can_read(
     settle(outbox.read_batch("test", 10, 1))
     assert found(nightly.reconcile(NOW)) == [("unreadable", None, "0 records", "1 records")]
     assert valkey().xlen(dead_letters.STREAMS[0]) == 1
+
+
+@pytest.mark.django_db
+def test_metrics_are_those_of_the_last_run_that_came_to_its_end() -> None:
+    RECONCILED_AGO.set(7)
+    for kind in ("open", "amount"):
+        RECONCILED_DIFFERENCES.labels(kind).set(99)
+
+    def shown() -> tuple[float, float]:
+        nightly.update_metrics()
+        return tuple(RECONCILED_DIFFERENCES.labels(kind)._value.get() for kind in ("open", "amount"))
+
+    assert (shown(), RECONCILED_AGO._value.get()) == ((99, 99), 7)
+    now = timezone.now()
+    for minutes, counts in ((90, {"open": 5}), (2, {"open": 2}), (None, {})):
+        finished = None if minutes is None else now - timedelta(minutes=minutes)
+        Reconciliation.objects.create(days=[], counts=counts, compared=1, finished_at=finished)
+    assert shown() == (2, 0)
+    assert RECONCILED_AGO._value.get() == pytest.approx(120, abs=60)
 
 
 # --- all of it

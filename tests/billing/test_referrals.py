@@ -40,7 +40,6 @@ def use(world: World, amount: str, *, own_credential: bool = False, at: datetime
         cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER USER")
         LedgerEntry.objects.filter(reference=charge.reference).update(created_at=moment)
         cursor.execute("ALTER TABLE billing_ledgerentry ENABLE TRIGGER USER")
-        cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
 
 
 def earned(organization: Organization) -> tuple[Decimal, Decimal]:

@@ -159,6 +159,111 @@ def test_a_refund_that_fails_there_takes_no_credits(world: World, stripe: Stripe
     assert refunds.refundable(paid) == Decimal(25)
 
 
+def made_there(stripe: StripeStub, paid: Transaction, cents: int, **fields: Any) -> dict[str, Any]:
+    """Return a refund of a payment, made at the processor."""
+    fields = {"payment_intent": paid.processor_payment_intent_id, "amount": str(cents), **fields}
+    made: dict[str, Any] = stripe.answer("POST", "/v1/refunds", fields, None)[1]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "credits"),
+    [
+        ({"status": "pending"}, "pending", 25),
+        ({"status": "succeeded"}, "completed", 15),
+        ({"status": "failed"}, "failed", 25),
+        ({"status": "canceled"}, "failed", 25),
+        # Another amount or currency is none of ours.
+        ({"amount": 999}, "pending", 25),
+        ({"currency": "eur"}, "pending", 25),
+    ],
+)
+def test_a_pending_refund_has_the_outcome_that_it_has_there(
+    world: World, stripe: StripeStub, paid: Transaction, change: dict[str, Any], status: str, credits: int
+) -> None:
+    row = refunds.begin(paid, Decimal(10), "x")
+    made_there(stripe, paid, 10_00, metadata={"transaction": str(row.id)}).update(change)
+    assert refunds.recover(row).status == status
+    assert books(world.acme)[0] == credits
+    row.refresh_from_db()
+    assert row.description == "Refund of Top-up, visa 4242" + (": the refund failed" if status == "failed" else "")
+    assert (row.processor_refund_id is None) is (status == "pending")
+
+
+def test_an_attempt_of_long_ago_is_looked_for_and_never_made_anew(
+    world: World, stripe: StripeStub, paid: Transaction
+) -> None:
+    stripe.lose("/v1/refunds", "request")
+    row = refunds.pay(refunds.begin(paid, Decimal(10), "x"))
+    Transaction.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(minutes=61))
+    row.refresh_from_db()
+    row = refunds.recover(row)
+    assert (row.status, row.description) == (
+        "failed",
+        "Refund of Top-up, visa 4242: the payment processor was not reached",
+    )
+    assert (books(world.acme)[0], back(stripe), refunds.refundable(paid)) == (Decimal(25), [], Decimal(25))
+
+
+def test_a_refund_of_a_payment_that_is_not_known_there_stays_as_it_is(
+    world: World, stripe: StripeStub, paid: Transaction
+) -> None:
+    row = refunds.begin(paid, Decimal(10), "x")
+    asked = len(stripe.asked)
+    for changes in ({"processor_payment_intent_id": None}, {"related_transaction": None}):
+        Transaction.objects.filter(pk__in=[paid.pk, row.pk]).update(**changes)
+        assert refunds.recover(Transaction.objects.get(pk=row.pk)).status == "pending"
+    assert refunds.pay(Transaction.objects.get(pk=row.pk)).status == "pending"
+    assert (len(stripe.asked), books(world.acme)[0]) == (asked, Decimal(25))
+
+
+def test_what_the_bank_returns_later_is_for_an_operator(
+    world: World, stripe: StripeStub, paid: Transaction, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = refunds.pay(refunds.begin(paid, Decimal(10), "x"))
+    stripe.of_kind("refund")[0]["status"] = "failed"
+    refunds.sync(paid.processor_payment_intent_id or "")
+    assert "refund.failed_late" in caplog.text
+    assert books(world.acme) == (Decimal(15), [TOP_UP, ("credit_refund", "10", "completed")])
+    assert Transaction.objects.get(pk=row.pk).description == "Refund of Top-up, visa 4242"
+
+
+def test_news_of_a_refund_is_taken_over_where_money_went_back(
+    world: World, stripe: StripeStub, paid: Transaction
+) -> None:
+    made_there(stripe, paid, 100)["status"] = "pending"
+    made_there(stripe, paid, 200)
+    known = refunds.begin(paid, Decimal(3), "ours")
+    made_there(stripe, paid, 300, metadata={"transaction": str(known.id)})
+    for _ in range(2):
+        refunds.sync(paid.processor_payment_intent_id or "")
+        refunds.sync("pi_of_another_product")
+    assert books(world.acme)[0] == Decimal(20)
+    rows = Transaction.objects.filter(type="credit_refund").order_by("amount")
+    assert [(row.amount, row.status, row.refund_reason) for row in rows] == [
+        (2, "completed", "Refunded at the payment processor"),
+        (3, "completed", "ours"),
+    ]
+    assert [row.related_transaction_id for row in rows] == [paid.id, paid.id]
+
+
+def test_only_what_was_paid_and_is_not_on_its_way_back_can_be_refunded(
+    world: World, stripe: StripeStub, paid: Transaction
+) -> None:
+    refunds.begin(paid, Decimal("24.99"), "x")
+    assert refunds.refundable(paid) == Decimal("0.01")
+    with pytest.raises(InvalidRequest, match=r"from 0\.01 to 0\.01 USD, in whole cents") as raised:
+        refunds.begin(paid, Decimal("0.02"), "x")
+    assert raised.value.param == "amount"
+    assert refunds.begin(paid, Decimal("0.01"), "x").amount == Decimal("0.01")
+    gift = ledger.grant(world.acme.id, Decimal(5), "a gift")
+    unpaid = topup.begin(world.acme, Decimal(5))
+    assert (refunds.refundable(gift), refunds.refundable(unpaid)) == (Decimal(0), Decimal(0))
+    # More went back there than was paid here.
+    Transaction.objects.filter(type="credit_refund").update(amount=Decimal(30))
+    assert refunds.refundable(paid) == Decimal(0)
+
+
 class TestTheButton:
     """Refunds that an operator makes in the admin."""
 

@@ -13,6 +13,7 @@ from apps.billing.reservations import ReservationOutcome, ReservationRequest
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
+from tests.limits.limits import holds_of_key
 
 DOLLAR = 10**9
 
@@ -29,14 +30,15 @@ def request(
     organization: UUID, *, key: UUID | None = None, amount: int = DOLLAR, limit: int | None = None
 ) -> ReservationRequest:
     """Return a reservation of `amount` from the organization's credits under the current generations."""
+    key = key or new_id()
     return ReservationRequest(
         id=new_id(),
         worker="worker-1",
         organization_id=organization,
-        api_key_id=key or new_id(),
+        api_key_id=key,
         amount_nanos=amount,
         from_credits=True,
-        key_limit_nanos=limit,
+        limits=holds_of_key(key, organization, limit),
         catalog_token=generation.read_generation_token(generation.CATALOG),
         organization_token=generation.read_generation_token(generation.organization_scope(organization)),
         payload="{}",
@@ -162,12 +164,24 @@ def test_the_notes_of_a_worker_that_died_before_its_first_heartbeat_are_found(or
     reservations.reserve(one)
     assert worker_leases.find_expired_workers(0) == []
     (first,) = client().zrange(worker_leases.WORKERS[0], 0, -1, withscores=True)
-    # A later one does not make it live longer: that is for its heartbeat.
+    # One soon after does not make it live longer: that is for its heartbeat.
     reservations.reserve(request(organization, amount=0))
     assert client().zrange(worker_leases.WORKERS[0], 0, -1, withscores=True) == [first]
     client().zadd(worker_leases.WORKERS[0], {"worker-1": first[1] - worker_leases.LEASE_SECONDS})
     assert worker_leases.find_expired_workers(0) == ["worker-1"]
     assert next(iter(reservations.notes_of("worker-1", 0))) == one.id
+
+
+def test_a_worker_whose_lease_has_run_out_has_one_again_by_its_next_reservation(organization: UUID) -> None:
+    lapsed = worker_leases.store_time() - worker_leases.LEASE_SECONDS - 5
+    client().zadd(worker_leases.WORKERS[0], {"worker-1": lapsed})
+    assert reservations.look(request(organization)).outcome is ReservationOutcome.ALLOWED
+    assert worker_leases.find_expired_workers(0) == ["worker-1"]
+    assert reservations.reserve(request(organization)).outcome is ReservationOutcome.HELD
+    assert worker_leases.find_expired_workers(0) == []
+    assert client().zscore(worker_leases.WORKERS[0], "worker-1") == pytest.approx(
+        lapsed + worker_leases.LEASE_SECONDS + 5, abs=60
+    )
 
 
 def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservation(organization: UUID) -> None:

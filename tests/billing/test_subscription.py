@@ -12,7 +12,7 @@ from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from apps.billing import payment_processor, subscription, tasks
+from apps.billing import cards, payment_processor, subscription, tasks
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Organization, Plan
 from tests.support.cast import World, signed_in
@@ -225,10 +225,49 @@ def test_a_renewal_that_is_not_paid_has_seven_days(world: World, stripe: StripeS
     assert (shown(world)["status"], plan_of(world.acme)) == ("past_due", (Plan.PRO, over))
     tasks.tell_owners()
     assert mail.outbox[-1].subject == "The pro plan of Acme could not be renewed"
+    # Owners get one mail, and can cancel it meanwhile.
+    told = len(mail.outbox)
+    subscription.cancel(world.acme)
+    tasks.sync_subscriptions()
+    tasks.tell_owners()
+    assert (len(mail.outbox), shown(world)["cancelAtPeriodEnd"]) == (told, True)
     Organization.objects.filter(pk=world.acme.pk).update(plan_expires_at=timezone.now() - timedelta(days=8))
     tasks.sync_subscriptions()
     assert (made["status"], shown(world), plan_of(world.acme)) == ("canceled", None, (Plan.FREE, None))
-    assert books(world.acme)[1] == [STARTED, ("subscription_end", "0", "completed")]
+    kinds = [kind for kind, _, _ in books(world.acme)[1]]
+    assert kinds == ["subscription_start", "subscription_cancel", "subscription_end"]
+
+
+def test_a_renewal_that_was_paid_is_not_ended_by_an_older_state(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    [made] = stripe.of_kind("subscription")
+    invoice = stripe.renew(made["id"], paid=False)
+    sync(world)
+    Organization.objects.filter(pk=world.acme.pk).update(plan_expires_at=timezone.now() - timedelta(days=8))
+    made["status"] = "active"
+    invoice.update(status="paid", amount_paid=4900)
+    tasks.sync_subscriptions()
+    assert (made["status"], plan_of(world.acme)) == ("active", (Plan.PRO, period_end(stripe)))
+
+
+def test_a_higher_plan_stays_while_a_subscription_goes_on_and_ends(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    Organization.objects.filter(pk=world.acme.pk).update(plan=Plan.ENTERPRISE, plan_expires_at=None)
+    for status in ("active", "canceled"):
+        stripe.of_kind("subscription")[0]["status"] = status
+        sync(world)
+        assert plan_of(world.acme) == (Plan.ENTERPRISE, None)
+    assert signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}/subscription", {}).status_code == 404
+
+
+def test_cards_are_not_tried_out_by_subscriptions(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    for _ in range(cards.MAX_DECLINES):
+        Transaction.objects.create(organization=world.acme, type="subscription_start", amount=49, status="failed")
+    assert start(world).status_code == 429
+    assert stripe.of_kind("subscription") == []
 
 
 def test_a_renewal_that_is_paid_late_goes_on(world: World, stripe: StripeStub) -> None:

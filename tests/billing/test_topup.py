@@ -15,6 +15,7 @@ from pytest_django import Settings
 from apps.billing import payment_processor, tasks, topup
 from apps.billing.models import LedgerEntry, PaymentMethod, Transaction
 from apps.billing.payment_processor_types import ProcessorOff
+from apps.kernel.errors import RateLimited
 from apps.organizations.models import AuditEntry
 from tests.support.cast import World, signed_in
 from tests.support.payments import add_card, books
@@ -184,6 +185,16 @@ def test_a_request_repeated_under_its_key_is_one_charge(world: World, stripe: St
     other = top_up(world, 50, **{"Idempotency-Key": "one"})
     assert other.status_code == 422
     assert (books(world.acme)[0], stripe.paid()) == (Decimal(25), [2500])
+
+
+def test_a_request_repeated_under_its_key_tries_no_card_out(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme, "declined")
+    rows = [topup.pay(topup.begin(world.acme, Decimal(5), f"key {number}")).transaction for number in range(10)]
+    with pytest.raises(RateLimited) as raised:
+        topup.begin(world.acme, Decimal(5), "another key")
+    assert raised.value.retry_after == 3600
+    assert topup.begin(world.acme, Decimal(5), "key 0").id == rows[0].id
+    assert Transaction.objects.count() == 10
 
 
 def test_a_decline_repeated_under_its_key_is_the_same_decline(world: World, stripe: StripeStub) -> None:

@@ -48,6 +48,7 @@ def test_credits_below_the_threshold_are_topped_up_once(acme: Any, stripe: Strip
     assert stripe.of_kind("payment_intent")[0]["off_session"] == "true"
     row = Transaction.objects.get(type="credit_topup")
     assert (row.is_automatic, row.description) == (True, "Automatic top-up, visa 4242")
+    assert AuditEntry.objects.get(action="top_up.create").details == {"amount": "20", "auto": True}
     assert mail.outbox == []
 
 

@@ -7,10 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
-from apps.billing import tasks, topup, webhooks
+from apps.billing import payment_processor, tasks, topup, webhooks
 from apps.billing.models import BillingAccount, PaymentMethod, ProcessorEvent, Transaction
+from apps.billing.payment_processor_types import Refused
+from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest
 from apps.organizations.models import AuditEntry, Plan
 from tests.support.cast import World, signed_in
 from tests.support.payments import add_card, books, tell
@@ -130,6 +132,50 @@ def test_a_message_that_is_too_long_is_not_read(world: World, stripe: StripeStub
     message = stripe.event("x", {"object": "payment_intent", "id": "pi_1", "padding": "x" * webhooks.MAX_BYTES})
     assert tell(client, message).status_code == 413
     assert ProcessorEvent.objects.count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("stated", "size", "error"),
+    [
+        ("", webhooks.MAX_BYTES, InvalidRequest),
+        ("", webhooks.MAX_BYTES + 1, BodyTooLarge),
+        (str(webhooks.MAX_BYTES), 2, InvalidRequest),
+        (str(webhooks.MAX_BYTES + 1), 2, BodyTooLarge),
+    ],
+)
+def test_a_message_is_bounded_by_its_stated_length_and_by_its_own(
+    stripe: StripeStub, stated: str, size: int, error: type[ApiError]
+) -> None:
+    request = RequestFactory().post("/webhooks/stripe", b"{}", content_type="application/json")
+    request.META["CONTENT_LENGTH"] = stated
+    request._body = b" " * size  # type: ignore[attr-defined]  # Django keeps a body there that has been read
+    with pytest.raises(ApiError) as raised:
+        webhooks.stripe(request)
+    assert raised.type is error
+    assert ProcessorEvent.objects.count() == 0
+
+
+def test_long_names_of_a_message_are_cut(world: World, stripe: StripeStub, client: Client) -> None:
+    message = stripe.event("t" * 300, {"object": "something.new", "id": "x"}, "evt_" + "x" * 300)
+    for _ in range(2):
+        assert tell(client, message).status_code == 200
+    assert ProcessorEvent.objects.values_list("id", "type").get() == ("evt_" + "x" * 251, "t" * 100)
+
+
+def test_a_lookup_that_the_processor_refuses_is_asked_for_again(
+    world: World, stripe: StripeStub, client: Client, payment: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> Any:
+        raise Refused("No", "key_revoked")
+
+    message = stripe.event("payment_intent.succeeded", payment)
+    with monkeypatch.context() as patch:
+        patch.setattr(payment_processor, "payment", refuse)
+        assert tell(client, message).status_code == 503
+    assert (books(world.acme)[0], ProcessorEvent.objects.get().done_at) == (Decimal(0), None)
+    assert tell(client, message).status_code == 200
+    assert books(world.acme) == (Decimal(25), [TOP_UP])
 
 
 def test_what_a_message_claims_is_not_believed(
@@ -263,4 +309,6 @@ def test_old_messages_are_forgotten(world: World, stripe: StripeStub, client: Cl
     tell(client, stripe.event("x", {"object": "x"}, "evt_new"))
     tasks.sweep_processor_events()
     assert list(ProcessorEvent.objects.values_list("id", flat=True)) == ["evt_new"]
+    ProcessorEvent.objects.update(received_at="2020-01-01T00:00:00Z")
+    assert webhooks.sweep() == 1
     assert BillingAccount.objects.count() == 0

@@ -39,7 +39,7 @@ def look(browser: Browser, scheme: str, size: tuple[int, int]) -> None:
     browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     width, height = size
     browser.ask(
-        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == NARROW
+        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size[0] < 500
     )
     browser.run(_THEME % ("true" if scheme == "dark" else "false"))
     # Wait until scripts and transitions have drawn the change.

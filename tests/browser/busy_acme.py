@@ -78,6 +78,8 @@ def stock_acme(world: World) -> str:
                     "succeeded": True,
                     "used_model": "gpt-5-mini",
                     "start_ms": 402,
+                    "connect_start_ms": 404,
+                    "connect_end_ms": 451,
                     "first_byte_ms": 590,
                     "first_content_ms": 640,
                     "end_ms": 2_430,

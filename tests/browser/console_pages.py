@@ -23,7 +23,7 @@ from apps.limits.models import Limit
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.actions import change_project
-from apps.organizations.models import Invitation, Team, User
+from apps.organizations.models import Invitation, Membership, Team, User
 from apps.organizations.teams.actions import add_team_member, create_service_account, create_team
 from tests.alerts.scenarios import add_resolved_alert, make_destination
 from tests.browser.busy_acme import HOSTILE, SESSION, stock_acme
@@ -43,6 +43,7 @@ NO_PAGE: Final = {
     *("usage_export", "logs_export", "logs_live", "log_suggestions", "log_views", "log_medium", "playground_ask"),
     *("cancel_deletion", "accept_operator_invitation"),
     *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
+    *("drain_replica", "probe_own_model", "set_own_model"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("read_alerts", "alert_emails", "switch_alert_rule", "remove_alert_rule"),
     *("send_alert_test", "switch_alert_destination", "remove_alert_destination"),
@@ -122,6 +123,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "key_id": key.id,
         "limit_id": _add_limits(world, key).id,
         "project_id": world.project.id,
+        "member_id": _add_limit_of(world, world.dana).id,
         "team_id": _add_teams(world, key).id,
         "log_id": log_id,
         "session_id": SESSION,
@@ -134,6 +136,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "only_of": {
             "accept_invitation": {"organization_id": world.elsewhere.id},
             "provider_models": {"key_id": box.id},
+            "own_server": {"key_id": box.id},
         },
         "invitation_id": Invitation.objects.get(organization=world.elsewhere).id,
     }
@@ -164,6 +167,14 @@ def _add_limits(world: World, key: ApiKey) -> Limit:
     ]
     found = [Limit.objects.create(organization=world.acme, **{"amount": 5_000, **one}, **raised) for one in made]
     return found[0]
+
+
+def _add_limit_of(world: World, user: User) -> Membership:
+    """Return the membership of a user of Acme, with a limit."""
+    Limit.objects.create(
+        organization=world.acme, name="Own", scope="member", member=user, counts="usd", window="month", amount=50
+    )
+    return world.acme.memberships.get(user=user)
 
 
 def _add_own_server(world: World) -> ProviderKey:

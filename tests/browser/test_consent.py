@@ -61,7 +61,7 @@ def press(browser: Browser, button: str) -> None:
 def test_a_person_signs_a_program_in_and_out(world: World, live_server: Any, tmp_path: Path) -> None:
     enrol(world.dana)
     listener = HTTPServer(("127.0.0.1", 0), _Callback)
-    Thread(target=listener.serve_forever, daemon=True).start()
+    Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
     program = Program(f"http://127.0.0.1:{listener.server_port}/callback")
     program.register(client_name="Claude Code")
     with override_settings(PUBLIC_URL=live_server.url), chromium(tmp_path) as browser:

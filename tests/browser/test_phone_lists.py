@@ -37,6 +37,7 @@ LISTS = (
     *("overview", "logs", "refusals", "usage", "log_sinks", "keys", "key", "programs", "projects", "provider_keys"),
     *("provider_models", "mcp_servers", "mcp_server", "management_keys", "audit", "members", "billing"),
     *("transactions", "statement", "account", "organizations", "custom_rules", "violations"),
+    *("limits", "team", "sessions", "alerts", "alert_rules", "alert_destinations"),
 )
 # How much wider than their room a page and its tables are, by what it is of.
 _WIDER = """

@@ -14,7 +14,7 @@ import responses
 from django.core.management import CommandError, call_command
 
 from apps.catalog import actions, metrics
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.load import find_differences, load
 from apps.catalog.models import CatalogProposal, Model, ModelProvider, PriceChange, PriceListReading
 from apps.catalog.tasks import propose

@@ -10,16 +10,15 @@ import pytest
 from django.test import Client
 
 from apps.catalog import catalog_cache
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.client_listings import build_model_info
 from apps.catalog.files import InvalidFiles, read_files
 from apps.catalog.load import load
 from apps.catalog.model_listing import build_entry
 from apps.catalog.models import ModelProvider, PriceChange
-from apps.catalog.offers import Catalog, Offer
+from apps.catalog.offers import Catalog, Offer, resolve
 from apps.catalog.price_cards import Edition, read_card
 from apps.catalog.price_history import steps_of
-from apps.catalog.resolve import resolve
 from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.valkey import generation

@@ -15,10 +15,11 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.catalog import load as loader
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.load import find_differences, load
 from apps.catalog.models import ModelProvider, PriceChange
-from apps.catalog.price_history import history_of, steps_of
+from apps.catalog.price_cards import write_card
+from apps.catalog.price_history import card_of, history_of, steps_of
 from apps.organizations.actions import create_operator
 from tests.catalog.conftest import edit
 from tests.catalog.price_forms import save_prices
@@ -158,6 +159,34 @@ def test_an_operator_sets_prices_in_tables(
     assert save_prices(client, path, {"priority": "1"}).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {}
+
+
+def test_prices_at_a_regional_address_are_shown_as_they_are_billed(
+    mapping: ModelProvider, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Callable[..., Any]
+) -> None:
+    """Claude Opus 5.5 costs 4 USD in and 20 out, and a tenth more in regions."""
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west1")
+    row = ModelProvider.objects.get(provider_id="vertex", model_id="claude-opus-5-5")
+    client = Client()
+    client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    path = reverse("admin:catalog_modelprovider_change", args=[row.pk])
+    assert client.get(path).context["adminform"].form.fields["override_input"].help_text == (
+        "USD per million tokens. File: 4. Billed at the provider's address: 4.4; a price set here is billed as it is."
+    )
+    answers = {"priority": "1", "override_input": "3"}
+    assert client.post(path, answers).context["adminform"].form.errors["__all__"][1] == (
+        "A request with 10,000 tokens of prompt and 1,000 of answer: 0.066 USD → 0.052 USD."
+    )
+    assert save_prices(client, path, answers).status_code == 302
+    assert steps(row)[0] == ("input", "4.4", "3", "op@example.com")
+    stored = history_of(row, 1)[0].new
+    [offer] = [one for one in read_catalog("1").models["claude-opus-5-5"].offers if one.provider.id == "vertex"]
+    assert stored == write_card(offer.prices)
+    assert (stored["output"], stored["cached_input"], stored["web_search"]) == ("22.0", "0.22", "0.01")
+    # The same offer elsewhere is billed by the file.
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "global")
+    row.price_overrides = {}
+    assert (card_of(row)["input"], card_of(row)["output"]) == ("4", "20")
 
 
 def test_the_history_only_grows(mapping: ModelProvider) -> None:

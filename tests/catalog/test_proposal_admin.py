@@ -117,6 +117,22 @@ def test_a_long_request_is_shown_where_tiers_change(proposal: CatalogProposal) -
     assert preview(proposal)[-1] == ("An operator's price overrides hold for this offer and win over the proposal.")
 
 
+def test_a_usual_request_costs_what_the_providers_address_does(
+    proposal: CatalogProposal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposal.provider, proposal.model = "vertex", "claude-opus-5-5"
+    proposal.entry = {"offer": {"prices": {"input": "2"}}}
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "global")
+    assert preview(proposal) == [
+        "A request with 10,000 tokens of prompt and 1,000 of answer: 0.06 USD → 0.04 USD",
+    ]
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west1")
+    assert preview(proposal) == [
+        "A request with 10,000 tokens of prompt and 1,000 of answer: 0.066 USD → 0.044 USD",
+        "These costs include the factor 1.1 that the provider's address has on prices of tokens.",
+    ]
+
+
 def test_the_dashboard_and_the_list_of_providers_mark_old_prices(operator: Client, proposal: CatalogProposal) -> None:
     Provider.objects.filter(pk="groq").update(checked_on=date(2026, 1, 1))
     content = operator.get(reverse("admin:index")).content.decode()

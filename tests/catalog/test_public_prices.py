@@ -18,6 +18,9 @@ Prices = tuple[Decimal, Decimal, Decimal | None]
 # Names that cost something else here than there, and why.
 EXCEPTIONS: Final[dict[Name, str]] = {
     ("cohere", "command-a-plus-05-2026"): "the list has 0, for a preview; Cohere charges for it",
+    ("morph", "morph-dsv4flash"): "prices have six digits, and the list's are rounded up to them",
+    ("sail", "zai-org/GLM-5.3"): "cached input has three digits at Sail, and the list's are rounded to cents",
+    ("sail", "zai-org/GLM-5.3-Flash"): "cached input has three digits at Sail, and the list's are rounded to cents",
     ("vertex", "mistral-nemo@2407"): "the list has 3 for both; it is the version that `@latest` is, for 0.15",
 }
 

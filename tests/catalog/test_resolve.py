@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from apps.catalog import catalog_cache
-from apps.catalog.resolve import resolve
+from apps.catalog.offers import resolve
 from apps.kernel.errors import ApiError, Gone, InvalidRequest
 from apps.kernel.near_names import NearNames
 from tests.catalog.small import catalog, model, offer

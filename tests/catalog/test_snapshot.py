@@ -12,10 +12,11 @@ from django.db import DatabaseError, connection
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from apps.catalog import catalog_cache
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.load import load
 from apps.catalog.models import ModelProvider, Provider
 from apps.catalog.offers import Catalog
+from apps.kernel.prices import PriceCard
 from apps.kernel.valkey import generation
 from tests.catalog import stated
 from tests.catalog.small import catalog as small_catalog
@@ -68,6 +69,34 @@ def test_operators_prices_lie_over_the_files(loaded: None) -> None:
     assert offers["openai"].prices.output == Decimal(10)
     assert offers["openai"].prices.cached_input is None
     assert offers["azure"].prices.input == Decimal("2.5")
+
+
+@pytest.mark.django_db
+def test_an_address_may_cost_more(loaded: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def price(model: str, provider: str) -> PriceCard:
+        offers = read_catalog("word").models[model].offers
+        return next(offer.prices for offer in offers if offer.provider.id == provider)
+
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "global")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert price("claude-opus-5-5", "vertex").input == 4
+    assert price("gpt-6-sol", "openai").input == 2
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west1")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://eu.api.openai.com/v1")
+    regional = price("claude-opus-5-5", "vertex")
+    assert (regional.input, regional.output) == (Decimal("4.4"), Decimal(22))
+    assert (regional.cached_input, regional.cache_write) == (Decimal("0.22"), Decimal("5.5"))
+    # A search costs the same, and so do models that are the same price everywhere.
+    assert regional.web_search == Decimal("0.01")
+    assert price("gemini-2.5-pro", "vertex").input == Decimal("1.25")
+    european = price("gpt-6-sol", "openai")
+    assert (european.input, european.tiers[0].input) == (Decimal("2.2"), Decimal("4.4"))
+    assert european.service_tiers["flex"].input == Decimal("1.1")
+    assert european.service_tiers["flex"].tiers[0].input == Decimal("2.2")
+    # An operator's own prices hold as they are, and the others cost more as before.
+    ModelProvider.objects.filter(provider_id="vertex", model_id="claude-opus-5-5").update(price_overrides={"input": 3})
+    overridden = price("claude-opus-5-5", "vertex")
+    assert (overridden.input, overridden.output, overridden.cached_input) == (3, 22, Decimal("0.22"))
 
 
 @pytest.mark.django_db

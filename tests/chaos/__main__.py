@@ -1,6 +1,7 @@
 """`script/chaos [fault …]`: the real product under load, struck by one fault after the other, and a scorecard.
 
-Exit 1 when anything was lost, doubled, overspent or otherwise not kept. Ends what it started.
+Exit 1 when anything was lost, doubled, overspent or otherwise not kept, or when a whole run has not reached a rare
+branch (`branches.py`). Ends what it started.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Run:
         self._seconds, self._clients, self._chance = seconds, clients, chance
         self._ends = ExitStack()
         self._scene: Scene | None = None
+        # Whether no fault has struck it yet.
+        self._is_new = True
 
     def strike(self, fault: Fault) -> Score:
         """Let a fault strike under load; return what came of it."""
@@ -69,13 +72,15 @@ class Run:
         home.mkdir()
         scene = self._kind(home, self._chance, {**SETTINGS, **own})
         self._ends.callback(scene.close)
-        self._scene = scene
-        self.branches.begin()
+        self._scene, self._is_new = scene, True
         return scene
 
     def _judged(self, scene: Scene, fault: Fault) -> Score:
-        earlier = {row.id for row in books_of(scene.product, patience=20).rows}
-        before = Before(earlier, scene.credits(), scene.begin(self._clients))
+        earlier = books_of(scene.product, patience=20)
+        if self._is_new:
+            self.branches.begin(earlier.epochs)
+            self._is_new = False
+        before = Before({row.id for row in earlier.rows}, scene.credits(), scene.begin(self._clients))
         clients = scene.clients
         assert clients is not None
         time.sleep(_BEFORE)
@@ -108,6 +113,9 @@ def main() -> int:
     words.add_argument("--fleet", action="store_true", help="three web nodes and two settlers on shared stores")
     words.add_argument("--cluster", action="store_true", help="with --fleet: over a Valkey Cluster")
     words.add_argument("--sentinels", action="store_true", help="with --fleet: over a primary that sentinels name")
+    words.add_argument(
+        "--branches", action="store_true", help="fail unless rare branches were reached, as a whole run does"
+    )
     words.add_argument("names", nargs="*", metavar="fault", help=f"of {', '.join(known)}; all unless named")
     words.add_argument("--seconds", type=float, default=8.0, help="that each fault lasts")
     words.add_argument("--seed", default=None, help="repeats a run's draws")
@@ -153,12 +161,16 @@ def main() -> int:
     print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
     if fleet:
         print(f"questions, each asked up to three times: {run.held} answered, {run.given_up} given up")
-    if not fleet:
-        print(run.branches.report())
     failed = [card.fault for card in cards if card.problems] + broken
     kept = f"{len(cards) + len(broken) - len(failed)} of {len(cards) + len(broken)} kept"
     print(f"{kept}{f', {skips} skipped' if skips else ''}{': not ' + ', '.join(failed) if failed else ''}")
-    return 1 if failed else 0
+    missed = list[str]()
+    if not fleet:
+        print(f"\n{run.branches.report()}")
+        missed = run.branches.missed([card.fault for card in cards])
+        if missed:
+            print(f"never reached, although faults struck that lead there: {', '.join(missed)}")
+    return 1 if failed or (missed and (asked.branches or not asked.names)) else 0
 
 
 if __name__ == "__main__":

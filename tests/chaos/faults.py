@@ -135,6 +135,16 @@ def emptied(scene: Scene, seconds: float) -> int:
     return 1
 
 
+def record_unreadable(scene: Scene, seconds: float) -> int:
+    """Put a record that no settler can read among the others, and drop it once it has been put aside."""
+    store: Any = scene.valkey
+    store.xadd("outbox", {"worker": "chaos", "record": "{"})
+    eventually(lambda: store.xlen("outbox:broken"), patience=20)
+    time.sleep(seconds)
+    store.delete("outbox:broken")
+    return 1
+
+
 # --- providers
 
 
@@ -194,6 +204,7 @@ FAULTS = [
     Fault("valkey-read-only", "Valkey refuses to write: READONLY", read_only),
     Fault("valkey-evicting", "Valkey throws away what it needs room for", evicting),
     Fault("valkey-slow", "Valkey answers after 0.6 s", slow),
+    Fault("record-unreadable", "a record that cannot be read waits among the others", record_unreadable),
     Fault("valkey-emptied", "all that Valkey had is gone", emptied),
     Fault("valkey-older", "Valkey comes back with older data", stores.valkey_older),
     Fault(

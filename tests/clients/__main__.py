@@ -1,4 +1,5 @@
-"""`script/clients [--write] [client …]`: every client over a provider of every format, and a table of what worked.
+"""`script/clients [--write] [client …]`: every client over a provider of every format, and a table of what worked;
+with `--console`, the walk through the console after agents' work instead.
 
 Exit 1 when a test failed, 2 for an unknown client. Starts a product of its own; installs missing clients.
 """
@@ -77,10 +78,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("client", nargs="*", help="the beginnings of clients' names; all clients when there is none")
     parser.add_argument("--write", action="store_true", help=f"put the rows into {DOCUMENT.relative_to(PROJECT)}")
     parser.add_argument("--list", action="store_true", help="name the clients, and run nothing")
+    parser.add_argument(
+        "--console", action="store_true", help="check the console's pages after three agents' work, alone"
+    )
     asked = parser.parse_args(arguments)
     if asked.list:
         print("\n".join(names))
         return 0
+    if asked.console:
+        return int(pytest.main(["-m", "", "-v", "--no-header", str(HERE / "test_console_walk.py")]) != 0)
     wanted = tuple(name.lower() for name in asked.client)
     chosen = [client for client in CLIENTS if not wanted or client.name.lower().startswith(wanted)]
     if not chosen:

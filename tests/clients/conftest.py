@@ -10,7 +10,7 @@ from tests.clients.gateway import BEHIND, Behind, Gateway
 from tests.support.upstream import sandbox_url as sandbox_url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway(sandbox_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """The product, with the sandbox as its providers."""
     gateway = Gateway(tmp_path_factory.mktemp("gateway"), sandbox_url)

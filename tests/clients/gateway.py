@@ -99,14 +99,14 @@ class Gateway(Product):
 
     def sent(self, tag: str) -> list[dict[str, Any]]:
         """Return what providers were sent under a tag of the sandbox's."""
-        answer = requests.get(f"{self.sandbox_url}/sandbox/requests", params={"tag": tag}, timeout=5)
+        answer = requests.get(f"{self.sandbox_url}/sandbox/requests", params={"tag": tag}, timeout=60)
         return list(answer.json()["requests"])
 
     def new_key(self, description: str) -> Key:
         """Return an API key of the demo's project, to tell its requests from others."""
         headers = {"Authorization": f"Bearer {self.demo['sessionToken']}"}
         body = {"description": description, "projectId": self.demo["projectId"]}
-        answer = requests.post(f"{self.url}/keys/api", json=body, headers=headers, timeout=10)
+        answer = requests.post(f"{self.url}/keys/api", json=body, headers=headers, timeout=60)
         assert answer.status_code == 200, answer.text
         made = answer.json()["apiKey"]
         return Key(made["id"], made["token"])
@@ -114,11 +114,11 @@ class Gateway(Product):
     def mask_personal_data(self, *, is_on: bool) -> None:
         """Mask personal data for models, in results of tools as well, by no other rule; or switch guardrails off."""
         headers = {"Authorization": f"Bearer {self.demo['sessionToken']}"}
-        listed = requests.get(f"{self.url}/guardrails/system-rules", headers=headers, timeout=10).json()["rules"]
+        listed = requests.get(f"{self.url}/guardrails/system-rules", headers=headers, timeout=60).json()["rules"]
         rules: dict[str, Any] = {one["id"].removeprefix("system:"): {"enabled": False} for one in listed}
         rules["pii_detection"] = {"enabled": True, "action": "redact", "roles": {"tool_result": "redact"}}
         address = f"{self.url}/guardrails/config/{self.demo['organizationId']}"
-        answer = requests.put(address, json={"enabled": is_on, "systemRules": rules}, headers=headers, timeout=10)
+        answer = requests.put(address, json={"enabled": is_on, "systemRules": rules}, headers=headers, timeout=60)
         assert answer.status_code == 200, answer.text
 
     def logs_of(self, key: Key) -> list[dict[str, Any]]:

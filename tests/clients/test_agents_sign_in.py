@@ -101,7 +101,7 @@ class Desk:
         """Return the log's rows of requests with the key that the last consent to a program made; none without one."""
         session = {"Authorization": f"Bearer {self.gateway.demo['sessionToken']}"}
         query = {"projectId": self.gateway.demo["projectId"]}
-        answer = requests.get(f"{self.gateway.url}/keys/api", params=query, headers=session, timeout=10)
+        answer = requests.get(f"{self.gateway.url}/keys/api", params=query, headers=session, timeout=60)
         made = [one["id"] for one in answer.json()["apiKeys"] if one["description"] == program]
         return self.gateway.logs_of(Key(max(made), "")) if made else []
 

@@ -30,7 +30,7 @@ def behind(request: pytest.FixtureRequest) -> Behind:
     return chosen
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def front(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """HTTPS before the gateway, without which AWS's clients send no bearer token."""
     with tls_front(gateway.port, tmp_path_factory.mktemp("tls")) as opened:

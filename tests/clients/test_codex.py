@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients import npm
-from tests.clients.gateway import EVERY_FORMAT, Behind, Gateway
+from tests.clients.gateway import EVERY_FORMAT, Behind, Gateway, Key
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -42,31 +43,38 @@ wire_api = "responses"
 """
 
 
-@pytest.mark.parametrize("behind", OVER)
-def test_it_writes_a_file_and_ends(codex: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
-    home, folder = tmp_path / "home", tmp_path / "work"
+COMMAND = f"printf '{CONTENT}' > hello.txt && cat hello.txt"
+
+
+def write_a_file(program: Path, gateway: Gateway, model: str, key: Key, place: Path) -> list[dict[str, Any]]:
+    """Have Codex write a file and look at it in `place`; return the events of its run."""
+    home, folder = place / "home", place / "work"
     (home / ".codex").mkdir(parents=True)
     folder.mkdir()
-    (home / ".codex" / "config.toml").write_text(config_of(gateway, behind.model))
-    key = gateway.new_key("codex")
-    command = f"printf '{CONTENT}' > hello.txt && cat hello.txt"
+    (home / ".codex" / "config.toml").write_text(config_of(gateway, model))
     said = npm.run(
         [
-            *(codex, "exec", "--json", "--skip-git-repo-check"),
+            *(program, "exec", "--json", "--skip-git-repo-check"),
             *("--dangerously-bypass-approvals-and-sandbox", "-"),
         ],
-        said=f"exec_command({json.dumps({'cmd': command})})",
+        said=f"exec_command({json.dumps({'cmd': COMMAND})})",
         home=home,
         folder=folder,
         GATEWAY_KEY=key.token,
     )
-    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert (folder / "hello.txt").read_text() == CONTENT
+    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("behind", OVER)
+def test_it_writes_a_file_and_ends(codex: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
+    key = gateway.new_key("codex")
+    events = write_a_file(codex, gateway, behind.model, key, tmp_path)
     assert [event["type"] for event in events][-1] == "turn.completed"
     items = [event["item"] for event in events if event["type"] == "item.completed"]
     (ran,) = [item for item in items if item["type"] == "command_execution"]
     assert (ran["exit_code"], ran["aggregated_output"]) == (0, CONTENT)
     assert [item["text"] for item in items if item["type"] == "agent_message"][-1].startswith("exec_command answered")
-    assert (folder / "hello.txt").read_text() == CONTENT
 
     logs = gateway.logs_of(key)
     assert [(log["usedProvider"], log["usedModel"], log["statusCode"]) for log in logs] == [

@@ -27,6 +27,8 @@ def test_every_file_that_tests_a_client_is_named() -> None:
         "test_audio.py",
         # Sessions with masked values of agents whose chats are tested in files of their own.
         "test_masking_in_agents.py",
+        # The console after agents have worked.
+        "test_console_walk.py",
         # Tools and signing in, not chats.
         "test_agents_sign_in.py",
         "test_mcp.py",

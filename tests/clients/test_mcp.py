@@ -107,12 +107,14 @@ async def test_a_stream_that_broke_is_resumed(gateway: Gateway, monkeypatch: pyt
     key = gateway.new_key("MCP resumed")
     headers = {"Authorization": f"Bearer {key.token}"}
     seen: list[str] = []
+    has_begun = anyio.Event()
     request = CallToolRequest(
         params=CallToolRequestParams(name="chat", arguments=chat_of("[[sandbox words=60 chunks=20 gap=100]] count"))
     )
 
     async def note(event_id: str) -> None:
         seen.append(event_id)
+        has_begun.set()
 
     async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
         transport = streamable_http_client(f"{gateway.url}/mcp", http_client=http, terminate_on_close=False)
@@ -126,8 +128,7 @@ async def test_a_stream_that_broke_is_resumed(gateway: Gateway, monkeypatch: pyt
                     )
 
                 tasks.start_soon(ask)
-                while not seen:
-                    await anyio.sleep(0.05)
+                await has_begun.wait()
                 # The connection is gone; no client has cancelled the call.
                 resumed = await session.send_request(
                     request, CallToolResult, metadata=ClientMessageMetadata(resumption_token=seen[-1])

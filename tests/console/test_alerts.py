@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.alerts.credentials import Credentials, IncomingWebhook
 from apps.alerts.evaluation import watch
+from apps.alerts.messages import Credentials, IncomingWebhook
 from apps.alerts.models import Alert, AlertDestination, AlertReader, AlertRule
 from apps.destinations.credentials import decrypt_credentials
 from tests.alerts.scenarios import ROUTING_KEY, fire, make_destination, make_rule
@@ -80,6 +80,30 @@ def test_a_visitor_switches_emails_for_themselves(world: World) -> None:
     assert list(AlertReader.objects.values_list("membership__user", "by_email")) == [(world.adam.id, False)]
     adam.send(page(world.acme, "alerts/emails"), {"byEmail": "maybe"})
     assert AlertReader.objects.get().by_email is False
+
+
+def test_a_visitor_sets_quiet_hours(world: World) -> None:
+    adam, path = Visitor(world.adam), page(world.acme, "alerts/emails")
+    hours = {"quietFrom": "22:00", "quietUntil": "07:00", "timeZone": "Europe/Berlin"}
+    assert adam.send(path, hours).status_code == 303
+    shown = adam.open(page(world.acme, "alerts"))
+    assert "Your quiet hours were saved." in words(shown)
+    assert 'value="22:00"' in shown.content.decode()
+    adam.send(path, {**hours, "quietFrom": "late"})
+    assert "Must be a time such as 22:00" in words(adam.open(page(world.acme, "alerts")))
+    adam.send(path, {"quietFrom": "", "quietUntil": "", "timeZone": "UTC"})
+    reader = AlertReader.objects.get()
+    assert (reader.quiet_from, reader.quiet_until, reader.by_email) == (None, None, True)
+
+
+def test_a_rule_goes_where_its_form_says(world: World, rule_fields: dict[str, Any]) -> None:
+    chosen = make_destination(world, "slack", "https://93.184.215.14/x", name="on call")
+    adam, path = Visitor(world.adam), page(world.acme, "alert-rules")
+    for amount, where in (("25", ""), ("26", "none"), ("27", str(chosen.pk))):
+        assert adam.send(path, {**rule_fields, "amount": amount, "where": where}, once=amount).status_code == 303
+    found = {one.parameters["amount"]: one.destination_ids for one in AlertRule.objects.filter(kind="balance_low")}
+    assert {name: found[name] for name in ("25", "26", "27")} == {"25": None, "26": [], "27": [str(chosen.pk)]}
+    assert "Balance below 27 USD E-mail, on call" in words(adam.open(path))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.utils.html import escape
 
 from apps.kernel.ids import new_id
 from apps.limits import counters
@@ -13,6 +14,7 @@ from apps.limits.applied import apply_rule, rule_of
 from apps.limits.counters import CounterCharge
 from apps.limits.models import Limit
 from tests.limits.limits import NOW, count
+from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
 from tests.support.shipped_catalog import stock
@@ -48,6 +50,45 @@ def test_a_limit_is_created_once_and_shown_with_its_state(world: World, fields: 
     shown = adam.open(page(world.acme, "limits"))
     assert "Monthly budget The organization USD in all 125.5 of 500 374.5 –" in words(shown)
     assert '<rect class="used" width="25" height="4"/>' in shown.content.decode()
+
+
+def test_limits_are_on_the_pages_of_their_key_project_and_member_and_the_nearest_comes_first(world: World) -> None:
+    key = make_key(world.dana, world.project).key
+    known = {"organization": world.acme, "counts": "requests", "window": "lifetime", "amount": Decimal(10)}
+    limits = [
+        Limit.objects.create(**known, name="a key's", scope="key", api_key=key),
+        Limit.objects.create(**known, name="b project's", scope="project", project=world.project),
+        Limit.objects.create(**known, name="c each", scope="end_user", project=world.project),
+        Limit.objects.create(**known, name="d all", scope="organization"),
+        Limit.objects.create(**known, name="e member's", scope="member", member=world.dana),
+    ]
+    one = apply_rule(rule_of(limits[1]), "", NOW)
+    counted = count([one], model_id="x", provider_id="y", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    counters.charge([CounterCharge(new_id(), world.acme.id, counted)])
+
+    def found(user: Any, path: str) -> list[str]:
+        """Return the names of the limits on a page; those that it links to, with a mark."""
+        text = Visitor(user).open(page(world.acme, path)).content.decode()
+        places = {one.name: text.find(escape(one.name)) for one in limits}
+        shown = sorted((place, name) for name, place in places.items() if place >= 0)
+        links = {one.name for one in limits if f"/limits/{one.id}" in text}
+        return [f"{name} >" if name in links else name for _, name in shown]
+
+    assert found(world.adam, "limits") == ["b project's >", "a key's >", "d all >", "e member's >", "c each >"]
+    assert found(world.adam, f"keys/{key.id}") == ["a key's >"]
+    assert found(world.dana, f"keys/{key.id}") == ["a key's"]
+    assert found(world.dana, f"projects/{world.project.id}") == ["b project's", "c each"]
+    dana, adam = (world.acme.memberships.get(user=user) for user in (world.dana, world.adam))
+    assert found(world.adam, f"members/{dana.id}") == ["e member's >"]
+    assert found(world.dana, f"members/{dana.id}") == ["e member's"]
+    assert "Limits None: the limits of the organization hold." in words(
+        Visitor(world.adam).open(page(world.acme, f"members/{adam.id}"))
+    )
+    assert Visitor(world.dana).open(page(world.acme, f"members/{adam.id}")).status_code == 403
+    # The list leads to the pages that its reader may open.
+    for user, linked in ((world.adam, [adam, dana]), (world.dana, [dana])):
+        listed = Visitor(user).open(page(world.acme, "members")).content.decode()
+        assert [one for one in (adam, dana) if page(world.acme, f"members/{one.id}") in listed] == linked
 
 
 @pytest.mark.parametrize(
@@ -137,3 +178,45 @@ def test_a_limit_of_a_provider_over_the_last_hours_and_one_from_a_date(world: Wo
     wrong = adam.send(path, {**given, "name": "Other", "window": "month"}, once="three")
     assert (wrong.status_code, Limit.objects.count()) == (400, 2)
     assert "Not a field of the window month; the last hours or days may count" in words(wrong)
+
+
+def test_a_limit_that_reroutes_names_its_models_one_a_line(world: World, fields: dict[str, Any]) -> None:
+    stock()
+    adam, path = Visitor(world.adam), page(world.acme, "limits")
+    given = {**fields, "action": "reroute", "rerouteModels": "echo-fast\njson\n"}
+    assert adam.send(path, given).status_code == 303
+    limit = Limit.objects.get()
+    assert (limit.action, limit.reroute_models) == ("reroute", ["echo-fast", "json"])
+    assert "reroutes" in words(adam.open(path))
+    here = page(world.acme, f"limits/{limit.id}")
+    assert "echo-fast\njson</textarea>" in adam.open(here).content.decode()
+    # The field stays in the form of another action.
+    change = {"action_name": "change", "name": "B", "amount": "1", "action": "refuse", "rerouteModels": "json"}
+    assert adam.send(here, change)["Location"] == here
+    limit.refresh_from_db()
+    assert (limit.action, limit.reroute_models) == ("refuse", [])
+
+
+def test_a_draft_is_replayed_and_keeps_its_values(world: World, fields: dict[str, Any]) -> None:
+    key = make_key(world.olivia, world.project, "shop").key
+    write(*(entry(key, cost=Decimal(2)) for _ in range(2)))
+    adam, path = Visitor(world.adam), page(world.acme, "limits")
+    shown = adam.send(path, {**fields, "name": "", "amount": "3", "model": "gpt-5", "preview": "true"})
+    assert shown.status_code == 200
+    text = words(shown)
+    assert "1 of 2 requests and $1.00 of $4.00 would have been beyond it." in text
+    assert "Counted from daily totals (UTC)" in text
+    assert "shop 1 $1.00" in text
+    assert 'value="gpt-5"' in shown.content.decode()
+    refused = adam.send(path, {**fields, "amount": "much", "preview": "true"})
+    assert (refused.status_code, "Must be an amount" in words(refused)) == (400, True)
+    assert not Limit.objects.exists()
+
+
+def test_limits_of_keys_and_the_plan_are_listed_with_links(world: World) -> None:
+    key = make_key(world.olivia, world.project, "shop").key
+    type(key).objects.filter(pk=key.pk).update(usage_limit=10, usage=Decimal("2.5"))
+    shown = Visitor(world.adam).open(page(world.acme, "limits"))
+    assert "shop Total limit, USD USD in all 2.5 of 10" in words(shown)
+    assert page(world.acme, f"keys/{key.id}") in shown.content.decode()
+    assert "Plan Requests a minute Requests a minute 60" in words(shown)

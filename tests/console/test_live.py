@@ -98,21 +98,30 @@ def test_a_stream_ends_after_its_time(world: World, monkeypatch: pytest.MonkeyPa
     assert watching._watches == {}
 
 
-def test_one_person_has_so_many_streams(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "OF_PEOPLE", FairShare(10, 1, "live pages of one person"))
+def test_an_organization_has_so_many_streams(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "OF_ORGANIZATIONS", FairShare(10, 2, "live pages"))
-    dana = Visitor(world.dana)
-    opened = [follow(world, dana)]
-    assert dana.open(page(world.acme, "logs/live")).status_code == 429
-    opened.append(follow(world, Visitor(world.olivia)))
+    opened = [follow(world, Visitor(world.dana)), follow(world, Visitor(world.olivia))]
     assert Visitor(world.adam).open(page(world.acme, "logs/live")).status_code == 429
-    # A refused stream took no place, of the person's either.
-    leave(opened.pop(1))
+    # The refused stream took no place.
+    leave(opened.pop())
     opened.append(follow(world, Visitor(world.adam)))
     for one in opened:
         leave(one)
-    assert watching._watches == {}
-    leave(follow(world, dana))
+    assert (watching._watches, live._streams) == ({}, {})
+
+
+def test_a_persons_newest_stream_ends_the_oldest(world: World, key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who pages through the log leaves streams behind whose end the server has not noticed yet."""
+    monkeypatch.setattr(live, "OF_ONE_PERSON", 2)
+    [shown] = write(entry(key, id=id_at(ago(minutes=1))))
+    others = follow(world, Visitor(world.olivia), newest=str(shown))
+    oldest, older, newest = (follow(world, Visitor(world.dana), newest=str(shown)) for _ in range(3))
+    assert list(oldest.streaming_content) == [b"retry: 3000\n\n"]
+    write(entry(key))
+    for one in (older, newest, others):
+        assert next(events(one))[1] == 1
+        leave(one)
+    assert (watching._watches, live._streams) == ({}, {})
 
 
 def test_a_wrong_filter_and_a_stranger_are_refused(world: World) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.destinations.credentials import decrypt_credentials
-from apps.log_sinks.credentials import BucketKeys, Credentials
+from apps.log_sinks.kinds import BucketKeys, Credentials
 from apps.log_sinks.models import LogSink
 from tests.log_sinks.sinks import SECRET, SIGNING_KEY, make_sink
 from tests.support.cast import World

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from apps.mcp_servers.client import Tool
 from apps.mcp_servers.credentials import decrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_pins import digest_of
-from apps.mcp_servers.upstream.tools import Tool
 from tests.support.cast import World
 from tests.support.console_client import Visitor, page, words
 from tests.support.mcp_stand_in import TOKEN, StandIn, _mcp_server, mcp_server, tool

@@ -16,6 +16,7 @@ from apps.catalog.price_history import find_model_changes
 from apps.console import model_figures
 from apps.console.model_cards import ModelCard, find_card
 from apps.console.model_figures import own_usage, provider_figures, read_price_history
+from apps.keys.models import ProviderKey
 from apps.logs import performance, rollup
 from apps.logs.entry import ProviderOutcome
 from apps.logs.performance import WINDOWS, read_performance
@@ -159,6 +160,29 @@ def test_a_members_page_has_the_organizations_own_usage(world: World) -> None:
     assert "Your usage in" not in words(see("/models/gpt-5"))
     assert Visitor(world.sam).open(page(world.acme, "models/gpt-5")).status_code == 403
     assert Visitor(world.dana).open(page(world.acme, "models/nothing")).status_code == 404
+
+
+def test_a_page_says_why_a_provider_cannot_be_called_and_what_to_do(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for offer in card_of("gpt-5").offers:
+        monkeypatch.delenv(offer.provider.api_key_env, raising=False)
+    lacking = "The operator has no credential for it"
+    hint, plan = "add a provider key of your own", "Provider keys require a pro or enterprise plan"
+    public = words(see("/models/gpt-5"))
+    assert f"{lacking}: {hint} to call it here" in public
+    member = Visitor(world.dana)
+    world.acme.plan = "free"
+    world.acme.save()
+    shown = words(member.open(page(world.acme, "models/gpt-5")))
+    assert (f"{lacking}. {plan}" in shown, hint in shown) == (True, False)
+    world.acme.plan = "pro"
+    world.acme.save()
+    count = words(member.open(page(world.acme, "models/gpt-5"))).count(hint)
+    row = {"organization": world.acme, "provider": "openai", "encrypted_token": b"x"}
+    ProviderKey.objects.create(**row)
+    ProviderKey.objects.create(**row | {"provider": "azure", "status": "inactive"})
+    assert words(member.open(page(world.acme, "models/gpt-5"))).count(hint) == count - 1
 
 
 def test_cached_input_saved_the_difference_to_the_price_of_input() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from apps.billing import gifts
-from apps.console.first_requests import first_requests
+from apps.console.snippets import first_requests
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of
 from apps.logs.models import ActivityDelta, RefusedHour

@@ -145,7 +145,7 @@ class TestModels:
     def test_they_are_found_when_the_server_is_added(self, world: World, key: ProviderKey) -> None:
         assert "2 listed" in words(Visitor(world.adam).open(page(world.acme, PATH)))
         shown = words(Visitor(world.adam).open(page(world.acme, f"{PATH}/{key.id}/models")))
-        assert "custom:box/llama3.2:latest 8,192 unknown unknown tools" in shown
+        assert "custom:box/llama3.2:latest 8,192 unknown unknown Tools" in shown
 
     def test_context_and_prices_are_set_and_shown(self, world: World, key: ProviderKey) -> None:
         adam, path = Visitor(world.adam), page(world.acme, f"{PATH}/{key.id}/models")
@@ -153,7 +153,7 @@ class TestModels:
         answer = adam.send(path, fields)
         assert (answer.status_code, answer["Location"]) == (303, path)
         shown = adam.open(f"{path}?model=llama3.2:latest")
-        assert "custom:box/llama3.2:latest 4,096 $0.10 $0.00 tools" in words(shown)
+        assert "custom:box/llama3.2:latest 4,096 $0.10 $0.00 Tools" in words(shown)
         assert dict(shown.context["form"].values) == {**fields, "contextLength": 4096}
         # An empty field is unknown again.
         adam.send(path, {**fields, "contextLength": "", "inputPrice": "", "outputPrice": ""})
@@ -175,7 +175,8 @@ class TestModels:
         own_server.answers |= {"/v1/models": {"data": [{"id": "qwen3"}]}, "/api/tags": {}, "/api/show": {}}
         assert Visitor(world.adam).send(f"{path}/refresh").status_code == 303
         key.refresh_from_db()
-        assert key.found_models == [{"name": "qwen3"}]
+        assert [one["name"] for one in key.found_models if "goneAt" not in one] == ["qwen3"]
+        assert len(key.found_models) == 3
         own_server.answers["/v1/models"] = (401, b'{"error": "no"}')
         answer = Visitor(world.adam).send(f"{path}/refresh")
         assert (answer.status_code, "the provider answered 401: no" in words(answer)) == (400, True)
@@ -185,3 +186,65 @@ class TestModels:
         for path in (f"{PATH}/{other.id}/models", f"{PATH}/{other.id}/models/refresh"):
             assert Visitor(world.adam).send(page(world.acme, path), {"model": "a"}).status_code == 404
         assert Visitor(world.dana).open(page(world.acme, f"{PATH}/{key.id}/models")).status_code == 403
+
+    def test_addresses_are_set_and_drained(self, world: World, key: ProviderKey, own_server: OwnServer) -> None:
+        adam, path = Visitor(world.adam), page(world.acme, f"{PATH}/{key.id}/server")
+        first = f"{own_server.url}/v1"
+        assert f"replica-1 {first} unknown 0 unknown" in words(adam.open(path))
+        second = first.replace("127.0.0.1", "localhost")
+        answer = adam.send(path, {"addresses": f"{first}\n\n {second} ", "token": ""})
+        assert (answer.status_code, answer["Location"]) == (303, path)
+        answer = adam.send(f"{path}/drain", {"name": "replica-1", "draining": "true"})
+        assert answer.status_code == 303
+        shown = words(adam.open(path))
+        assert f"replica-1 {first} draining 0 unknown Use again replica-1" in shown
+        assert f"replica-2 {second} unknown 0 unknown Drain replica-2" in shown
+        # Saved again, it is still drained.
+        adam.send(path, {"addresses": f"{first}\n{second}", "token": ""})
+        key.refresh_from_db()
+        assert [one["draining"] for one in key.replicas] == [True, False]
+        answer = adam.send(path, {"addresses": f"{first}\nnowhere", "token": ""})
+        assert (answer.status_code, "Must be an http or https URL" in words(answer)) == (400, True)
+        assert adam.send(path, {"addresses": " ", "token": ""}).status_code == 400
+        key.refresh_from_db()
+        assert len(key.replicas) == 2
+
+    def test_a_model_is_probed_and_its_capabilities_set(
+        self, world: World, key: ProviderKey, own_server: OwnServer
+    ) -> None:
+        adam, path = Visitor(world.adam), page(world.acme, f"{PATH}/{key.id}/server")
+        own_server.answers["/v1/chat/completions"] = (400, b'{"error": {"message": "no <b>chat</b>"}}')
+        own_server.answers["/v1/embeddings"] = {"data": [{"embedding": [1.0]}]}
+        assert adam.send(f"{path}/probe", {"model": "llama3.2:latest"}).status_code == 303
+        shown = adam.open(f"{path}?model=llama3.2:latest")
+        assert "Chat: The server answered 400: no <b>chat</b>" in words(shown)
+        assert "<b>chat" not in shown.content.decode()
+        assert "llama3.2:latest Tools, Embeddings" in words(shown)
+        fields = {"overrides.tools": "false", "overrides.vision": "true", "overrides.chat": ""}
+        hour = {"hourlyPrice": "2.50", "tokensPerHour": "1000000"}
+        answer = adam.send(f"{path}/set", {"model": "llama3.2:latest", **fields, **hour})
+        assert answer.status_code == 303
+        key.refresh_from_db()
+        assert key.model_settings == {
+            "llama3.2:latest": {
+                "hourlyPrice": "2.5",
+                "tokensPerHour": 1_000_000,
+                "overrides": {"tools": False, "vision": True},
+            }
+        }
+        assert "llama3.2:latest Vision, Embeddings" in words(adam.open(path))
+        answer = adam.send(f"{path}/set", {"model": "llama3.2:latest", "hourlyPrice": "", "tokensPerHour": "5"})
+        assert (answer.status_code, "Give the price of the hour that these tokens share" in words(answer)) == (
+            400,
+            True,
+        )
+        assert "Empty: as observed within seven days" in words(answer)
+        ProviderKey.objects.update(observed_use={"llama3.2:latest": 1_234_567})
+        shown = words(adam.open(f"{path}?model=llama3.2:latest"))
+        assert "Empty: as observed within seven days, 1,234,567 in an hour" in shown
+
+    def test_the_page_of_a_server_is_for_administrators(self, world: World, key: ProviderKey) -> None:
+        other = ProviderKey.objects.create(organization=world.acme, provider="openai", encrypted_token=b"x")
+        for end in ("server", "server/drain", "server/probe", "server/set"):
+            assert Visitor(world.adam).send(page(world.acme, f"{PATH}/{other.id}/{end}")).status_code == 404
+            assert Visitor(world.dana).send(page(world.acme, f"{PATH}/{key.id}/{end}")).status_code == 403

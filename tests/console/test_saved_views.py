@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.logs import erasure, saved_views
+from apps.logs import hooks, saved_views
 from apps.logs.models import SavedView
 from apps.organizations.models import Membership
 from tests.support.cast import World
@@ -103,7 +103,7 @@ def test_links_of_a_refused_form_lead_to_the_list(world: World) -> None:
 
 def test_views_are_erased_with_their_organization(world: World) -> None:
     save(world, Visitor(world.dana))
-    erasure.erase(world.elsewhere.id)
+    hooks.erase(world.elsewhere.id)
     assert SavedView.objects.count() == 1
-    erasure.erase(world.acme.id)
+    hooks.erase(world.acme.id)
     assert SavedView.objects.count() == 0

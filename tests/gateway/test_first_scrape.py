@@ -14,7 +14,7 @@ from gateway_project.configuration.data_directory import PROJECT
 
 # A process that has answered nothing: its series and their values, by metric.
 PROGRAM = """
-import json, os
+import json, os, sys
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 import django
 django.setup()
@@ -22,6 +22,7 @@ import gateway_project.urls, gateway_project.http.client_events, apps.gateway.pi
 from apps.kernel.postgres.replica import Replica
 from prometheus_client import REGISTRY
 Replica("replica_1", max_lag=1.0)
+assert not {"celery", "apps.guardrails.rules.secrets"} & sys.modules.keys(), "loaded, which takes seconds of the start"
 print(json.dumps({
     metric.name: {"type": metric.type, "samples": [
         [one.name, one.labels, one.value] for one in metric.samples if not one.name.endswith("_created")
@@ -67,6 +68,8 @@ def test_every_counter_and_histogram_is_there_at_zero(scraped: dict[str, Any]) -
 
 def test_each_combination_of_label_values_has_a_series(scraped: dict[str, Any]) -> None:
     assert {name: len(scraped[name]["samples"]) for name in SERIES} == SERIES
+    rules = {one[1]["rule"] for one in scraped["gateway_guardrail_findings"]["samples"]}
+    assert {"system:pii_detection", "system:secrets", "custom"} <= rules
     kinds = {one[1]["kind"] for one in scraped["gateway_suspicious_requests"]["samples"]}
     assert {"ForgedForm", "DisallowedHost", "BadRequest", "MultiPartParserError"} <= kinds
     routes = {one[1]["route"] for one in scraped["gateway_request_duration_seconds"]["samples"]}

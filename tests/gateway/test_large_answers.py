@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Event, get_ident
 from typing import Any
 
 import gevent
 import pytest
-from msgspec.structs import replace
 
-from apps.gateway import embedding_cache, response_cache
+from apps.gateway import response_cache
 from apps.gateway.access import policy
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints import chat_completions
@@ -91,13 +91,13 @@ def test_a_large_question_is_logged_beside_the_event_loop(
 
 def test_a_large_vector_is_encoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: dict[str, list[bool]] = {}
-    watch(monkeypatch, embedding_cache, "_seal_all", threads)
+    watch(monkeypatch, response_cache, "_seal_all", threads)
     kept: list[Any] = []
     share: Any = type("Share", (), {"keep": lambda self, sealed, seconds: kept.extend(sealed)})()
     for dimensions in (8, 40_000):
-        entry = embedding_cache.EmbeddingCacheEntry.__new__(embedding_cache.EmbeddingCacheEntry)
+        entry = response_cache.EmbeddingCacheEntry.__new__(response_cache.EmbeddingCacheEntry)
         entry.share, entry.seconds = share, 60
-        entry._write(["key"], [embedding_cache._KeptVector(1, [0.5] * dimensions)])
+        entry._write(["key"], [response_cache._KeptVector(1, [0.5] * dimensions)])
     assert threads == {"_seal_all": [False, True]}
     assert [key for key, _ in kept] == ["key", "key"]
 

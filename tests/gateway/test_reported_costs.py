@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.catalog_cache import read_catalog
 from apps.catalog.models import ModelProvider
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat, OpaqueTool

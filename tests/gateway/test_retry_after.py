@@ -10,8 +10,7 @@ import pytest
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects.chat import google, openai
-from apps.gateway.failures import failure_from_error
-from apps.gateway.retry_after import MAX_SECONDS, retry_after_in, retry_after_of
+from apps.gateway.failures import MAX_RETRY_AFTER, failure_from_error, retry_after_in, retry_after_of
 
 NOW = datetime(2026, 11, 28, 4, 0, 0, tzinfo=UTC)
 QUOTA = {
@@ -37,8 +36,8 @@ QUOTA = {
         ({"retry-after": "Sat, 28 Nov 2026 04:01:30 GMT"}, 90.0),
         ({"retry-after": "Saturday, 28-Nov-26 04:01:30 GMT"}, 90.0),
         ({"retry-after": "Sat, 28 Nov 2026 03:59:00 GMT"}, 0.0),
-        ({"retry-after": "Thu, 31 Dec 2099 23:59:59 GMT"}, MAX_SECONDS),
-        ({"retry-after": "999999999"}, MAX_SECONDS),
+        ({"retry-after": "Thu, 31 Dec 2099 23:59:59 GMT"}, MAX_RETRY_AFTER),
+        ({"retry-after": "999999999"}, MAX_RETRY_AFTER),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "-3"}, None),

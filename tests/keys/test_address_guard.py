@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import certifi
 import pytest
+import requests
 
 from apps.kernel.concurrency import name_lookup
+from apps.keys import ssrf_guard
 from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, is_public, resolve_safe_address
+from tests.support.tls_front import tls_front
 
 OWNER = uuid4()
 PRIVATE = [
@@ -177,3 +184,43 @@ def test_a_neighbour_of_the_gateway_is_not_refused(settings: Any, monkeypatch: p
     resolving(monkeypatch, ["93.184.215.14"], ["93.184.215.14"])
     assert resolve_safe_address("https://gateway.example:9443/v1", OWNER).ip == "93.184.215.14"
     assert resolve_safe_address("https://models.example/v1", OWNER).ip == "93.184.215.14"
+
+
+@pytest.fixture
+def roots_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Forget the roots that were read, and collect the files from which they are read again."""
+    read: list[str] = []
+
+    class Context(ssl.SSLContext):
+        def load_verify_locations(self, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
+            read.append(cafile)
+            super().load_verify_locations(cafile, capath, cadata)
+
+    monkeypatch.setattr(ssrf_guard, "create_urllib3_context", lambda: Context(ssl.PROTOCOL_TLS_CLIENT))
+    ssrf_guard._trusted_roots.cache_clear()
+    yield read
+    ssrf_guard._trusted_roots.cache_clear()
+
+
+def test_certificates_are_checked_against_roots_that_are_read_once(
+    monkeypatch: pytest.MonkeyPatch, roots_read: list[str], sandbox_url: str, tmp_path: Path
+) -> None:
+    with tls_front(int(sandbox_url.rpartition(":")[2]), tmp_path) as (front, authority):
+        port = front.rpartition(":")[2]
+        known = SafeAddress(f"https://localhost:{port}/v1/models", "localhost", f"localhost:{port}", "127.0.0.1")
+        other = SafeAddress(f"https://example.com:{port}/v1/models", "example.com", f"example.com:{port}", "127.0.0.1")
+        with (
+            known.session() as session,
+            pytest.raises(requests.exceptions.SSLError, match="local issuer"),
+        ):
+            session.get(known.url, timeout=5)
+        assert roots_read == [certifi.where()]
+        roots_read.clear()
+        ssrf_guard._trusted_roots.cache_clear()
+        monkeypatch.setattr(ssrf_guard, "DEFAULT_CA_BUNDLE_PATH", str(authority))
+        for _ in range(3):
+            with known.session() as session:
+                assert session.get(known.url, timeout=5, headers={"Authorization": "Bearer k"}).status_code == 200
+        with other.session() as session, pytest.raises(requests.exceptions.SSLError, match="hostname"):
+            session.get(other.url, timeout=5)
+        assert roots_read == [str(authority)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -12,12 +13,22 @@ from msgspec.structs import replace
 
 from apps.billing import balances
 from apps.billing.balances import Balance
-from apps.billing.limit_holds import LimitHolds, MeasuredUse
+from apps.billing.limit_holds import USD, LimitHold, LimitHolds, MeasuredUse
 from apps.billing.reservations import ReservationRequest, ReservationResult, TokenRequest, reserve
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
-from apps.limits.applied import AppliedLimit, AppliedLimits, CountedAmount, LimitRule, apply_rule, read_counted
+from apps.keys.models import ApiKey
+from apps.limits.applied import (
+    AppliedLimit,
+    AppliedLimits,
+    CountedAmount,
+    LimitRule,
+    RecordedUse,
+    apply_rule,
+    read_counted,
+)
+from apps.limits.key_limits import find_key_limits
 from apps.limits.models import LimitCounter
 from apps.limits.windows import WindowKind
 
@@ -54,6 +65,21 @@ def applied(counts: str = "requests", amount: str = "10", **fields: Any) -> Appl
     return one
 
 
+def holds_of_key(key: UUID, organization: UUID, nanos: int | None) -> LimitHolds | None:
+    """Return the holds of a key's own limit, in 1e-9 USD; None without one."""
+    if nanos is None:
+        return None
+    return LimitHolds.prepare([LimitHold(balances.key("key", key, organization), nanos, USD)])
+
+
+def of_key(nanos: int, used: int = 0, used_before: int = 0) -> AppliedLimit:
+    """Return the own limit of another key, with a copy of its usage; amounts in 1e-9 USD."""
+    key = ApiKey(usage_limit=Decimal(nanos).scaleb(-9), usage=Decimal(used).scaleb(-9), description="ours")
+    balances.publish_or_raise([Balance("key", key.id, key.usage, 1, 0, ORGANIZATION)])
+    [found] = find_key_limits(key, ORGANIZATION, datetime.fromtimestamp(NOW, UTC))
+    return replace(found.applied, used_before=used_before)
+
+
 def ask(
     limits: Sequence[AppliedLimit], *, nanos: int = 0, prompt: int = 0, tokens: TokenRequest | None = None, **more: Any
 ) -> ReservationResult:
@@ -62,10 +88,9 @@ def ask(
         id=more.pop("id", None) or new_id(),
         worker="worker-1",
         organization_id=ORGANIZATION,
-        api_key_id=new_id(),
+        api_key_id=next((one.rule.id for one in limits if one.rule.field), None) or new_id(),
         amount_nanos=nanos,
-        from_credits=False,
-        key_limit_nanos=None,
+        from_credits=more.pop("from_credits", False),
         catalog_token=generation.read_generation_token(generation.CATALOG),
         organization_token=generation.read_generation_token(generation.organization_scope(ORGANIZATION)),
         payload=more.pop("payload", '{"n":1}'),
@@ -78,8 +103,13 @@ def ask(
 
 def count(limits: Sequence[AppliedLimit], **answer: Any) -> tuple[CountedAmount, ...]:
     """Return what a request adds to the counters of limits, as settlement reads it from the record."""
-    record, _ = AppliedLimits.prepare(limits, NOW).count(**answer)
-    return () if record is None else read_counted(msgspec.json.decode(record))
+    record = recorded(limits, **answer)
+    return () if record is None else read_counted(msgspec.json.decode(msgspec.json.encode(record)))
+
+
+def recorded(limits: Sequence[AppliedLimit], **answer: Any) -> RecordedUse | None:
+    """Return what a request adds to the counters of limits, as its record has it."""
+    return AppliedLimits.prepare(limits, NOW).count(**answer)[0]
 
 
 def use(limits: Sequence[AppliedLimit], **answer: Any) -> MeasuredUse:

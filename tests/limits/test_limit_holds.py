@@ -22,7 +22,7 @@ from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
 from apps.limits.applied import AppliedLimit, AppliedLimits, Bucket
 from apps.limits.windows import WindowKind
-from tests.limits.limits import NOW, ORGANIZATION, applied, ask, held, use
+from tests.limits.limits import NOW, ORGANIZATION, applied, ask, count, held, of_key, use
 
 ALL = TokenRequest(100, 100, 100)
 
@@ -36,6 +36,16 @@ def publish_used(bucket: Bucket, units: int) -> None:
     """Give the store a copy of a counter with so much used."""
     amount = Decimal(units).scaleb(-9)
     balances.publish_or_raise([Balance("limit", bucket.counter_id, amount, 1, 0, ORGANIZATION)])
+
+
+def publish_credits(nanos: int, version: int) -> None:
+    """Give the store a new copy of the organization's credits."""
+    client().delete(balances.key("organization", ORGANIZATION))
+    balances.publish_or_raise([Balance("organization", ORGANIZATION, Decimal(nanos).scaleb(-9), version)])
+
+
+def held_of_credits() -> int:
+    return int(client().hget(balances.key("organization", ORGANIZATION), "held") or 0)
 
 
 def used_in_store(bucket: Bucket) -> int:
@@ -141,6 +151,34 @@ def test_of_fifty_requests_at_once_exactly_those_that_fit_are_let_in(counts: str
     assert held(one) == fits * {"requests": 1, "usd": 3, "tokens": 140, "output_tokens": 100}[counts]
 
 
+def test_of_fifty_requests_at_once_a_keys_own_limit_lets_in_what_fits() -> None:
+    one, other = of_key(1_000, used=400, used_before=100), applied("requests", "100")
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda _: ask([one, other], nanos=30, least_nanos=30), range(50)))
+    outcomes = [answer.outcome for answer in answers]
+    # 300 of the period's 1,000 are used.
+    assert (outcomes.count(ReservationOutcome.HELD), outcomes.count(ReservationOutcome.OVER_LIMIT)) == (23, 27)
+    assert (held(one), held(other)) == (690, 23)
+
+
+def test_a_keys_own_limit_is_held_extended_and_settled_as_the_others_and_counted_by_the_ledger() -> None:
+    one, other = of_key(1_000, used=400), applied("usd", "0.000001")
+    answer = ask([one, other], nanos=500)
+    assert answer.hold is not None
+    assert (answer.key_left, held(one), held(other)) == (100, 500, 500)
+    short = reservations.extend(answer.hold, 200, 200, 101)
+    assert (short.growth, short.balance) == (reservations.ExtensionOutcome.SHORT, one.counter)
+    more = reservations.extend(answer.hold, 100, 100, 100)
+    assert (more.growth, held(one), held(other)) == (reservations.ExtensionOutcome.HELD, 600, 600)
+    end(more.hold, [one, other], cost="0.00000025")
+    assert (held(one), held(other)) == (250, 250)
+    answered = {"model_id": "echo", "provider_id": "sandbox", "cost": Decimal(1), "input_tokens": 1, "output_tokens": 1}
+    assert [counted.limit_id for counted in count([one, other], **answered)] == [other.rule.id]
+    client().delete(one.counter)
+    lost = ask([one, other])
+    assert (lost.outcome, lost.unknown) == (ReservationOutcome.UNKNOWN, "key")
+
+
 def test_a_rolling_limit_counts_the_windows_before_and_holds_on_the_present_one() -> None:
     one = applied("usd", "0.000001", window=WindowKind.HOUR, rolling=3)
     present, before, oldest = one.buckets
@@ -200,9 +238,19 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
             for bucket in one.buckets[1:]:
                 publish_used(bucket, draw.choice((0, 1, amount // 4)))
                 before[one.counter] = before.get(one.counter, 0) + used_in_store(bucket)
-            # An optional limit covers all that the request wants.
-            limits.append(replace(one, is_optional=one.rule.refuses and draw.random() < 0.4))
-        totals = dict.fromkeys(range(len(limits)), 0)
+            # An optional limit covers all that the request wants; an open one reroutes to its models.
+            is_optional, is_open = one.rule.refuses and draw.random() < 0.4, draw.random() < 0.15
+            limits.append(replace(one, is_optional=is_optional, is_open=is_open))
+        if draw.random() < 0.6:
+            # The key's own, of which some was used before its period, and some since.
+            earlier, since = draw.choice((0, 5)), draw.choice((0, 1, 40))
+            own = of_key(draw.choice((0, 1, 200, 900)), earlier + since, earlier)
+            limits.insert(0, own)
+            before[own.counter] = since
+        credits = draw.choice((None, 0, 150, 800))
+        if credits is not None:
+            publish_credits(credits, draw.randrange(2**30))
+        totals, on_credits = dict.fromkeys(range(len(limits)), 0), 0
         open_holds: list[tuple[Hold, list[int]]] = []
         for _ in range(25):
             nanos, prompt, answer = draw.choice((0, 3, 60)), draw.choice((1, 40)), draw.choice((0, 1, 90))
@@ -212,20 +260,37 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
 
             least = draw.choice((0, answer)), draw.choice((0, nanos))
             whole, small = needs_of(nanos, prompt, answer), needs_of(least[1], prompt, least[0])
-            fits = all(
-                totals[at] + (whole if one.is_optional else small)[one.rule.counts] <= room(one)
-                and totals[at] < room(one)
+            refusing = [
+                one
                 for at, one in enumerate(limits)
                 if one.rule.refuses
-            )
+                and not one.is_open
+                and (
+                    totals[at] + (whole if one.is_optional else small)[one.rule.counts] > room(one)
+                    or totals[at] >= room(one)
+                )
+            ]
+            is_short = credits is not None and (on_credits + least[1] > credits or on_credits >= credits)
             found = ask(
                 limits,
                 nanos=nanos,
                 least_nanos=least[1],
                 prompt=prompt,
                 tokens=TokenRequest(answer, least[0], least[0]),
+                from_credits=credits is not None,
             )
-            assert (found.outcome is ReservationOutcome.HELD) is fits
+            # The key's own limit is the first to refuse, then credits.
+            if refusing and refusing[0].rule.field:
+                assert found.outcome is ReservationOutcome.OVER_LIMIT
+                assert found.left_nanos == room(refusing[0]) - totals[0]
+            elif is_short:
+                assert found.outcome is ReservationOutcome.NO_CREDITS
+            elif refusing:
+                assert found.outcome is ReservationOutcome.LIMIT_REACHED
+                assert found.reached is not None
+                assert limits[found.reached.place] is refusing[0]
+            else:
+                assert found.outcome is ReservationOutcome.HELD
             if found.hold is not None:
                 granted = answer if found.hold.tokens is None else found.hold.tokens
                 assert least[0] <= granted <= answer
@@ -234,13 +299,17 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
                 needed = [needs[one.rule.counts] for one in limits]
                 for at, more in enumerate(needed):
                     totals[at] += more
+                on_credits += 0 if credits is None else found.hold.amount_nanos
                 open_holds.append((found.hold, needed))
             if open_holds and draw.random() < 0.3:
                 hold, needed = open_holds.pop(draw.randrange(len(open_holds)))
                 reservations.release([("worker-1", UUID(hold.id))], 0)
                 for at, more in enumerate(needed):
                     totals[at] -= more
+                on_credits -= 0 if credits is None else hold.amount_nanos
             assert [held(one) for one in limits] == list(totals.values())
+            assert credits is None or held_of_credits() == on_credits
         for hold, _ in open_holds:
             reservations.release([("worker-1", UUID(hold.id))], 0)
         assert [held(one) for one in limits] == [0] * len(limits)
+        assert credits is None or held_of_credits() == 0

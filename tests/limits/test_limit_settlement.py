@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from apps.billing import balance_copies, balances, reservations, worker_leases
 from apps.billing.reservations import ReservationOutcome
-from apps.gateway.settlement import outbox
+from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.record import encode
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel.ids import new_id
@@ -24,9 +24,9 @@ from apps.kernel.valkey.redis import client
 from apps.limits import counters
 from apps.limits.applied import AppliedLimit, apply_rule
 from apps.limits.counters import CounterCharge
-from apps.limits.erasure import erase
+from apps.limits.hooks import erase
 from apps.limits.models import LimitCharge, LimitCounter
-from tests.limits.limits import NOW, ORGANIZATION, ask, count, held, rule, used
+from tests.limits.limits import NOW, ORGANIZATION, ask, count, held, recorded, rule, used
 from tests.logs.entries import entry
 
 
@@ -107,7 +107,7 @@ def test_a_record_is_counted_once_and_its_hold_goes_with_it() -> None:
     answer = ask([one], prompt=50)
     assert answer.hold is not None
     identifier = UUID(answer.hold.id)
-    counted = count([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=40, output_tokens=5)
+    counted = recorded([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=40, output_tokens=5)
     outbox.push("worker-1", encode(entry(id=identifier, organization_id=ORGANIZATION, limits=counted)))
     messages = outbox.read_batch("test", 10, 1)
     assert (settle(messages), used(one.counter_id), held(one), amount_in_store(one)[0]) == (1, 45, 0, "45")
@@ -134,7 +134,9 @@ def test_a_request_counts_in_the_window_in_which_it_was_admitted() -> None:
     ]
     # A worker whose clock is behind meets the window before, which is full.
     assert ask([before]).outcome is ReservationOutcome.LIMIT_REACHED
-    counted = count([before], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    counted = recorded(
+        [before], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0
+    )
     record = entry(id=UUID(old.hold.id), organization_id=ORGANIZATION, limits=counted)
     outbox.push("worker-1", encode(record))
     settle(outbox.read_batch("test", 10, 1))
@@ -156,11 +158,20 @@ def test_a_dead_workers_request_gives_back_and_its_late_record_counts_once() -> 
     assert sweep() == 1
     assert settle(outbox.read_batch("test", 10, 1)) == 1
     assert (held(one), used(one.counter_id)) == (0, None)
-    counted = count([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0)
+    counted = recorded([one], model_id="echo", provider_id="sandbox", cost=Decimal(0), input_tokens=0, output_tokens=0)
     for _ in range(2):
         outbox.push("worker-1", encode(entry(id=identifier, organization_id=ORGANIZATION, limits=counted)))
     settle(outbox.read_batch("test", 10, 1))
     assert (used(one.counter_id), amount_in_store(one)[0]) == (1, "1")
+
+
+@pytest.mark.django_db
+def test_a_record_whose_limits_cannot_be_read_is_put_aside_and_others_are_settled() -> None:
+    outbox.prepare()
+    for limits in ({"amounts": {"usd": "1"}, "counters": []}, None):
+        outbox.push("worker-1", encode(entry(organization_id=ORGANIZATION, limits=limits)))
+    assert settle(outbox.read_batch("test", 10, 1)) == 1
+    assert (dead_letters.count(), LimitCharge.objects.count()) == (1, 0)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -54,13 +54,14 @@ def test_a_limit_is_created_listed_changed_and_deleted(world: World, adam: Calle
         "timeZone": "Europe/Berlin",
         "amount": "100",
         "action": "refuse",
+        "rerouteModels": [],
         "raisedAmount": None,
         "raisedUntil": None,
         "raiseReason": "",
     }
     assert (state["amount"], state["used"], state["held"], state["left"]) == ("100", "0", "0", "100")
     assert state["resetsAt"] > state["startsAt"]
-    assert adam.get("/limits", organizationId=str(world.acme.id)).json() == {"limits": [shown]}
+    assert adam.get("/limits", organizationId=str(world.acme.id)).json()["limits"] == [shown]
     changes = {"raisedAmount": "150.5", "raisedUntil": "2099-01-01", "raiseReason": "launch week"}
     changed = adam.send("PATCH", f"/limits/{row.id}", changes).json()["limit"]
     assert (changed["raisedAmount"], changed["raiseReason"], changed["state"]["amount"]) == (
@@ -126,7 +127,15 @@ def test_a_limit_is_created_listed_changed_and_deleted(world: World, adam: Calle
         ({"amount": "0.0000000001"}, "amount", "Must have at most nine digits after the point"),
         ({"counts": "tokens", "amount": "1.5"}, "amount", "Must be a whole number of tokens"),
         ({"counts": "requests", "amount": ...}, "amount", "Required"),
-        ({"action": "block"}, "action", "Must be one of: refuse, warn"),
+        ({"action": "block"}, "action", "Must be one of: refuse, warn, reroute"),
+        ({"action": "reroute"}, "rerouteModels", "Required"),
+        ({"action": "reroute", "rerouteModels": ["nothing"]}, "rerouteModels", "No model has the id nothing"),
+        ({"rerouteModels": ["nothing"]}, "rerouteModels", "Not a field of the action refuse"),
+        (
+            {"action": "reroute", "rerouteModels": [str(number) for number in range(6)]},
+            "rerouteModels",
+            "Must hold at most 5 items",
+        ),
         ({"raisedAmount": "200"}, "raisedUntil", "Required"),
         ({"raisedUntil": "2099-01-01", "raiseReason": "x"}, "raisedAmount", "Required"),
         ({"raisedAmount": "200", "raisedUntil": "2020-01-01"}, "raisedUntil", "Must be in the future"),

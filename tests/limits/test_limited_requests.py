@@ -15,7 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.gateway.settlement import outbox
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.valkey import redis as kernel_redis
+from apps.keys.models import ApiKey
 from apps.limits import actions
 from apps.limits.models import Limit, LimitCharge, LimitCounter
 from apps.limits.state import states_of
@@ -217,11 +219,26 @@ def test_the_state_of_a_limit_says_what_is_used_held_and_left(caller: Caller) ->
     assert (state.used, state.held, state.left, state.share, state.held_share) == ("1200", "0", "3800", 24, 0)
 
 
-def test_a_warm_request_with_ten_limits_makes_no_query_and_two_round_trips(
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("o4-mini-2025-04-16", "Not the id of a model but another name: give o4-mini"),
+        ("sandbox/echo", "Not the id of a model but another name: give echo, and sandbox in `provider`"),
+    ],
+)
+def test_a_limit_is_not_named_by_another_name_of_a_model(caller: Caller, name: str, message: str) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        limit(caller, scope="model", model=name)
+    assert refused.value.issues == [Issue("model", message)]
+    assert not Limit.objects.exists()
+
+
+def test_a_warm_request_with_ten_limits_and_the_keys_own_makes_no_query_and_two_round_trips(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for counts in ("requests", "tokens", "usd", "input_tokens", "output_tokens") * 2:
         limit(caller, counts=counts, amount=Decimal(100_000))
+    ApiKey.objects.filter(pk=caller.key.pk).update(usage_limit=9, period="day", period_limit=5)
     assert caller.chat().status_code == 200
     trips = round_trips(monkeypatch, kernel_redis.client())
     with CaptureQueriesContext(connection) as queries:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from apps.destinations.credentials import WebhookSecret, encrypt_credentials
 from apps.log_sinks import queue
-from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys
+from apps.log_sinks.kinds import BucketKeys, Credentials, OtlpKeys
 from apps.log_sinks.models import LogSink
 from apps.logs import writer
 from apps.logs.entry import Entry

@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.destinations import delivery as runs
 from apps.log_sinks import queue
 from apps.log_sinks.delivery import deliver, find_due
-from apps.log_sinks.erasure import erase
+from apps.log_sinks.hooks import erase
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs import partitions
 from apps.logs.models import RequestLog

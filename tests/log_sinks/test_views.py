@@ -12,9 +12,9 @@ from apps.destinations.credentials import decrypt_credentials
 from apps.kernel.secrets.encryption import decrypt
 from apps.log_sinks import actions, metrics
 from apps.log_sinks.access import SINKS
-from apps.log_sinks.credentials import BucketKeys, Credentials
+from apps.log_sinks.hooks import rotate
+from apps.log_sinks.kinds import BucketKeys, Credentials
 from apps.log_sinks.models import LogSink
-from apps.log_sinks.rotation import rotate
 from apps.organizations.models import AuditEntry
 from tests.log_sinks.sinks import PUBLIC_KEY, SECRET, SECRET_KEY, SIGNING_KEY, log_row, make_sink
 from tests.support.cast import Caller, World, signed_in

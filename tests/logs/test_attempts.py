@@ -21,8 +21,14 @@ FAILED = {"succeeded": False, "status_code": 503, "error_type": "upstream_error"
 def test_attempts_are_bars_of_the_request_with_their_times() -> None:
     routing = {
         "routing": [
-            line("azure", 50, 300, **FAILED),
-            line("openai", 400, 1000, first_byte_ms=500, first_content_ms=600),
+            line("azure", 50, 300, connect_start_ms=100, **FAILED),
+            line(
+                *("openai", 400, 1000),
+                connect_start_ms=410,
+                connect_end_ms=440,
+                first_byte_ms=500,
+                first_content_ms=600,
+            ),
         ],
         "providerScores": [{"providerId": "openai", "score": 0.934}],
     }
@@ -37,13 +43,13 @@ def test_attempts_are_bars_of_the_request_with_their_times() -> None:
     )
     assert (failed.times, failed.bar) == (
         "called at 50 ms, took 250 ms",
-        AttemptBar(start="5.00%", waiting="25.00%", content="30.00%", answering="0.00%"),
+        AttemptBar("5.00%", "25.00%", "30.00%", "0.00%", connect="10.00%", connecting="20.00%"),
     )
     assert (answered.state, answered.outcome, answered.score) == ("ok", "answered, HTTP 200", "0.93")
     assert answered.reason == "Fallback: azure failed, HTTP 503, upstream error"
     assert (answered.times, answered.bar) == (
-        "called at 400 ms, first byte after 100 ms, first content after 200 ms, took 600 ms",
-        AttemptBar(start="40.00%", waiting="20.00%", content="60.00%", answering="40.00%"),
+        "called at 400 ms, connected in 30 ms, first byte after 100 ms, first content after 200 ms, took 600 ms",
+        AttemptBar("40.00%", "20.00%", "60.00%", "40.00%", connect="41.00%", connecting="3.00%"),
     )
 
 

@@ -18,7 +18,7 @@ from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
 from apps.keys.models import ApiKey
-from apps.logs import archive, archiving, erasure, partitions, search, tasks
+from apps.logs import archive, hooks, partitions, search, tasks
 from apps.logs.access import LogScope
 from apps.logs.models import LogRetention, RequestLog
 from apps.logs.query import LogFilters, LogRow
@@ -129,6 +129,10 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
         LogScope({organization: since[organization]}, keys[1].project_id),
         LogScope({organization: since[organization]}, keys[0].project_id, keys[0].id),
         LogScope(since, provider_key_id=FULL["provider_key_id"]),
+        # The keys of a team, and of a team without any.
+        LogScope({organization: since[organization]}, key_ids=frozenset({keys[1].id, keys[2].id})),
+        LogScope({organization: since[organization]}, keys[0].project_id, key_ids=frozenset({keys[0].id, keys[1].id})),
+        LogScope({organization: since[organization]}, key_ids=frozenset()),
         LogScope({new_id(): NOW - timedelta(days=300)}),
         LogScope({}),
     ]
@@ -141,7 +145,7 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
     before = [pages(scope, filters, count=count, ascending=ascending) for scope, filters, count in questions]
     one_by_one = [search.find_row(scopes[0], identifier) for identifier in ids]
     assert (len(before[0]), len(before[1])) == (55, 55)
-    assert archiving.archive_closed_days(NOW) == [
+    assert archive.archive_closed_days(NOW) == [
         TODAY - timedelta(days=age) for age in range(19, archive.KEPT_DAYS - 1, -1)
     ]
     assert RequestLog.objects.count() + moved() == 60
@@ -153,7 +157,7 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
 
 def test_recent_pages_do_not_ask_it(keys: list[ApiKey], ids: list[UUID], monkeypatch: pytest.MonkeyPatch) -> None:
     """They work while it is away."""
-    archiving.archive_closed_days(NOW)
+    archive.archive_closed_days(NOW)
     scope = LogScope({keys[0].project.organization_id: NOW - timedelta(days=300)})
 
     def away(*_: object, **__: object) -> None:
@@ -175,14 +179,14 @@ def test_a_move_that_is_cut_short_is_repeated_and_every_row_is_seen_once(
     before = pages(scope, LogFilters(), count=7, ascending=False)
     drop = partitions.drop
     monkeypatch.setattr(partitions, "drop", lambda day, may_go: False)
-    assert archiving.archive_closed_days(NOW) == []
+    assert archive.archive_closed_days(NOW) == []
     assert (RequestLog.objects.count(), moved()) == (60, 39)
     assert pages(scope, LogFilters(), count=7, ascending=False) == before
     monkeypatch.setattr(partitions, "drop", drop)
-    assert len(archiving.archive_closed_days(NOW)) == 13
+    assert len(archive.archive_closed_days(NOW)) == 13
     assert (RequestLog.objects.count(), moved()) == (21, 39)
     assert pages(scope, LogFilters(), count=7, ascending=False) == before
-    assert archiving.archive_closed_days(NOW) == []
+    assert archive.archive_closed_days(NOW) == []
 
 
 @pytest.mark.parametrize("change", ["written", "replaced", "removed"])
@@ -205,9 +209,9 @@ def test_a_day_that_changes_while_it_is_moved_stays_until_the_next_run(
         return drop(day, may_go)
 
     monkeypatch.setattr(partitions, "drop", drop_after_a_change)
-    assert archiving.archive_closed_days(NOW) == []
+    assert archive.archive_closed_days(NOW) == []
     monkeypatch.setattr(partitions, "drop", drop)
-    assert archiving.archive_closed_days(NOW) == [moment.date()]
+    assert archive.archive_closed_days(NOW) == [moment.date()]
     scope = LogScope({keys[0].project.organization_id: NOW - timedelta(days=300)})
     rows = pages(scope, LogFilters(), count=10, ascending=False)
     assert len(rows) == {"written": 2, "replaced": 1, "removed": 1}[change]
@@ -216,7 +220,7 @@ def test_a_day_that_changes_while_it_is_moved_stays_until_the_next_run(
 
 
 def test_a_record_that_comes_late_is_found_and_moved_to_the_others(keys: list[ApiKey], ids: list[UUID]) -> None:
-    archiving.archive_closed_days(NOW)
+    archive.archive_closed_days(NOW)
     moment = time_of(ids[-1]) + timedelta(milliseconds=1)
     [late] = write(entry(keys[0], id=id_at(moment)))
     scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
@@ -224,12 +228,12 @@ def test_a_record_that_comes_late_is_found_and_moved_to_the_others(keys: list[Ap
         rows = pages(scope, LogFilters(), count=7, ascending=True)
         assert {row["id"] for row in rows} == {late, *ids}
         assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
-        archiving.archive_closed_days(NOW)
+        archive.archive_closed_days(NOW)
     assert moved() == 40
 
 
 def test_retention_goes_on_there(keys: list[ApiKey], ids: list[UUID]) -> None:
-    archiving.archive_closed_days(NOW)
+    archive.archive_closed_days(NOW)
     organization = keys[0].project.organization
     LogRetention.objects.create(organization=organization, days=10)
     tasks.expire()
@@ -254,7 +258,7 @@ def test_a_lowered_level_blanks_there_as_it_does_here(keys: list[ApiKey]) -> Non
         organization.retention_level = "retain"
         organization.save()
     untouched = search.find_row(scope, neighbor)
-    archiving.archive_closed_days(NOW)
+    archive.archive_closed_days(NOW)
     organization = keys[0].project.organization
     for level in ("metadata", "none"):
         organization.retention_level = level
@@ -274,8 +278,8 @@ def test_a_lowered_level_blanks_there_as_it_does_here(keys: list[ApiKey]) -> Non
 
 
 def test_an_erased_organization_is_gone_there_too(keys: list[ApiKey], ids: list[UUID]) -> None:
-    archiving.archive_closed_days(NOW)
-    erasure.erase(keys[0].project.organization_id)
+    archive.archive_closed_days(NOW)
+    hooks.erase(keys[0].project.organization_id)
     scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     left = pages(scope, LogFilters(), count=100, ascending=False)
     assert {row["organization_id"] for row in left} == {keys[2].project.organization_id}

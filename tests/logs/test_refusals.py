@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 from redis.exceptions import RedisError
 
-from apps.gateway.access.refusal_count import count_refusal
+from apps.gateway.access.policy import count_refusal
 from apps.kernel.errors import ApiError, InvalidRequest, PaymentRequired, RateLimited, UpstreamRefused
 from apps.kernel.valkey.redis import client
-from apps.logs import erasure, refusals
+from apps.logs import hooks, refusals
 from apps.logs.models import RefusedHour
 from tests.support.cast import Caller, World, make_key
 
@@ -114,5 +114,5 @@ def test_old_counts_and_those_of_deleted_organizations_go(world: World) -> None:
         )
     refusals.roll_up(NOW)
     assert RefusedHour.objects.count() == 2
-    erasure.erase(world.acme.id)
+    hooks.erase(world.acme.id)
     assert RefusedHour.objects.get().organization_id == world.elsewhere.id

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.rest.serializers import camel
-from apps.logs import erasure, retention, rollup
+from apps.logs import hooks, retention, rollup
 from apps.logs.activity import ActivityScope, ActivityWindow, find_days, window_of
 from apps.logs.entry import Entry
 from apps.logs.models import ActivityDelta, RequestLog
@@ -213,7 +213,7 @@ class Activity(RuleBasedStateMachine):
     def erase(self, index: int) -> None:
         """An organization is erased."""
         organization_id = self.owners[index][0]
-        erasure.erase(organization_id)
+        hooks.erase(organization_id)
         self.rows = {name: one for name, one in self.rows.items() if one.organization_id != organization_id}
 
     @invariant()

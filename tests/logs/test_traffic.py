@@ -13,7 +13,7 @@ from apps.kernel.ids import new_id
 from apps.logs import traffic, writer
 from apps.logs.entry import Entry
 from apps.logs.models import TrafficDelta, TrafficSlot
-from apps.logs.traffic_report import WINDOWS, Traffic, TrafficReport, percentile_of, read_report, spent_lately
+from apps.logs.traffic import WINDOWS, Traffic, TrafficReport, percentile_of, read_report, spent_lately
 from tests.logs.entries import ago, entry, id_at, write
 
 pytestmark = pytest.mark.django_db

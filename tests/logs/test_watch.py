@@ -53,15 +53,15 @@ def test_a_reader_counts_the_rows_that_appear_after_those_of_its_page(world: Wor
     of_page, from_now = (NewRows(whole(world), LogFilters(), one) for one in (newest, None))
     look_now(watch)
     assert set(watch.rows) == {old, newest, *meanwhile}
-    assert (of_page.add(watch.rows), of_page.count) == (True, 1)
-    assert (from_now.add(watch.rows), from_now.count) == (False, 0)
+    assert (of_page.add(watch), of_page.count) == (True, 1)
+    assert (from_now.add(watch), from_now.count) == (False, 0)
     # A request that began before the newest row and ended after it counts too.
     write(entry(key, id=id_at(ago(minutes=1.5))), entry(key, id=id_at(ago(hours=1))))
     look_now(watch)
-    assert [one.add(watch.rows) for one in (of_page, from_now)] == [True, True]
+    assert [one.add(watch) for one in (of_page, from_now)] == [True, True]
     assert [one.count for one in (of_page, from_now)] == [2, 1]
     look_now(watch)
-    assert not of_page.add(watch.rows)
+    assert not of_page.add(watch)
 
 
 def test_rows_of_other_organizations_are_not_seen(world: World, watch: LogWatch) -> None:
@@ -128,7 +128,7 @@ def test_filters_match_as_the_list_does(world: World, key: Any, watch: LogWatch)
     write(
         entry(key, custom_headers={"team": "red"}, source="web", finish_reason="stop"),
         entry(other, used_model="claude", used_provider="anthropic", unified_finish_reason="upstream_error"),
-        entry(key, provider_key_id=provider_key, custom_headers={"team": "blue"}),
+        entry(key, provider_key_id=provider_key, custom_headers={"team": "blue"}, session_id="mine"),
     )
     look_now(watch)
     since, now = {world.acme.id: ago(days=1)}, datetime.now(UTC)
@@ -145,6 +145,7 @@ def test_filters_match_as_the_list_does(world: World, key: Any, watch: LogWatch)
         LogFilters(finish_reason="stop"),
         LogFilters(unified_finish_reason="upstream_error"),
         LogFilters(source="web"),
+        LogFilters(session_id="mine"),
         LogFilters(header_key="Team"),
         LogFilters(header_key="team", header_value="blue"),
         LogFilters(header_value="red"),
@@ -156,3 +157,36 @@ def test_filters_match_as_the_list_does(world: World, key: Any, watch: LogWatch)
             listed = find_page(scope, one, count=10, after=None, ascending=True)
             seen: set[UUID] = {row.id for row in watch.rows.values() if matches(row, scope, one)}
             assert seen == {row["id"] for row in listed}, (scope, one)
+
+
+def test_readers_who_want_the_same_rows_share_one_count(
+    world: World, key: Any, watch: LogWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = list[UUID]()
+    monkeypatch.setattr(watching, "matches", lambda row, *rest: compared.append(row.id) or matches(row, *rest))
+    look_now(watch)
+    today = LogFilters(start=ago(hours=1))
+    # A period of one's own does not keep readers from sharing; other filters do, and rows before the period.
+    filters = [LogFilters(), LogFilters(), today, LogFilters(model="gpt-5"), LogFilters(start=datetime.now(UTC))]
+    readers = [NewRows(whole(world), one, None) for one in filters]
+    for one in readers:
+        one.add(watch)
+    write(entry(key, used_model="gpt-5"), entry(key, id=id_at(ago(seconds=1)), used_model="other"))
+    look_now(watch)
+    compared.clear()
+    assert [one.add(watch) for one in readers] == [True, True, True, True, False]
+    assert [one.count for one in readers] == [2, 2, 2, 1, 0]
+    # Two rows for those without filters, two for the model, two for the period that begins later.
+    assert len(compared) == 6
+    assert not any(one.add(watch) for one in readers)
+    assert len(compared) == 6
+
+
+def test_a_reader_who_missed_a_look_counts_the_rows_of_both(world: World, key: Any, watch: LogWatch) -> None:
+    look_now(watch)
+    reader = NewRows(whole(world), LogFilters(), None)
+    reader.add(watch)
+    for _ in range(2):
+        write(entry(key))
+        look_now(watch)
+    assert (reader.add(watch), reader.count) == (True, 2)

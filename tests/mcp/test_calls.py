@@ -12,13 +12,12 @@ from apps.kernel.errors import Overloaded, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.valkey.redis import client as valkey
-from apps.mcp.protocol import answers, calls, sessions, stream_log
+from apps.mcp.protocol import answers, calls, sessions
 from apps.mcp.protocol.calls import Call
+from apps.mcp.protocol.calls import Caller as McpCaller
 from apps.mcp.protocol.jsonrpc import RpcRequest
-from apps.mcp.protocol.sessions import Session
-from apps.mcp.protocol.stream_log import Position, StreamLog
-from apps.mcp.protocol.toolbox import Caller as McpCaller
-from apps.mcp.tools.box import GatewayTools
+from apps.mcp.protocol.sessions import Position, Session, StreamLog
+from apps.mcp.tools import GatewayTools
 from tests.mcp.conftest import LATER
 from tests.support.upstream import Caller
 
@@ -47,7 +46,7 @@ def test_a_cancellation_at_another_worker_reaches_the_call(caller: Caller, sessi
     mine, other = call_of(caller, session, "a"), call_of(caller, session, "b")
     calls._look([mine, other])
     assert (mine.switch.is_thrown, other.switch.is_thrown) == (False, False)
-    stream_log.ask_to_cancel(session, "a")
+    sessions.ask_to_cancel(session, "a")
     calls._look([mine, other])
     assert (mine.switch.is_thrown, other.switch.is_thrown) == (True, False)
 
@@ -65,13 +64,13 @@ def test_a_look_renews_the_lease_on_a_call(caller: Caller, session: Session) -> 
     valkey().expire(call.kept.call_key, 2)
     calls._look([call])
     assert valkey().ttl(call.kept.call_key) > 2
-    assert stream_log.is_running(session, call.kept.stream)
+    assert sessions.is_running(session, call.kept.stream)
     call.kept.end()
-    assert not stream_log.is_running(session, call.kept.stream)
+    assert not sessions.is_running(session, call.kept.stream)
 
 
 def test_nothing_is_left_of_a_cancellation_of_what_nobody_answers(session: Session) -> None:
-    stream_log.ask_to_cancel(session, "never begun")
+    sessions.ask_to_cancel(session, "never begun")
     assert not list(valkey().scan_iter("*mcp:call:*"))
 
 
@@ -84,7 +83,7 @@ def test_whose_client_leaves_goes_on_where_it_can_be_resumed(caller: Caller, ses
 
 def test_ids_of_other_kinds_and_sessions_are_other_streams(session: Session) -> None:
     other = Session(digest=str(new_id()), revision=LATER, binding="key:x", endpoint="mcp")
-    names = {stream_log.stream_of(one, request_id) for one in (session, other) for request_id in (1, "1")}
+    names = {sessions.stream_of(one, request_id) for one in (session, other) for request_id in (1, "1")}
     assert len(names) == 4
 
 

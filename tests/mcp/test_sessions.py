@@ -9,7 +9,7 @@ import pytest
 from apps.kernel.valkey.redis import cache_client
 from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
-from apps.mcp.protocol import answers, calls, sessions, stream_log
+from apps.mcp.protocol import answers, calls, sessions
 from tests.mcp.conftest import (
     EARLIER,
     LATER,
@@ -83,7 +83,7 @@ class TestSessions:
         error_of(mcp.ask("ping"), 404, -32600)
         kept = list(valkey().scan_iter("*mcp:session:*"))
         assert len(kept) == 2
-        assert all(0 < valkey().ttl(key) <= sessions.LASTS for key in kept)
+        assert all(0 < valkey().ttl(key) <= sessions.SESSION_LASTS for key in kept)
         assert first not in str(kept)
 
     def test_methods_that_are_not_served_are_said_to_be_none(self, mcp: McpClient) -> None:
@@ -127,7 +127,7 @@ class TestStreams:
         events_of(mcp.call("chat", chat_of("a falcon")))
         (key,) = cache_client().scan_iter("*mcp:stream:*")
         assert "falcon" not in str(cache_client().lrange(key, 0, -1))
-        assert 0 < cache_client().ttl(key) <= stream_log.LASTS
+        assert 0 < cache_client().ttl(key) <= sessions.LASTS
 
     def test_a_stream_is_its_sessions_alone(self, mcp: McpClient, caller: Caller) -> None:
         mcp.open(LATER)
@@ -158,7 +158,7 @@ class TestStreams:
         self, mcp: McpClient, monkeypatch: pytest.MonkeyPatch, settings: Any, bound: str
     ) -> None:
         if bound == "the stream's":
-            monkeypatch.setattr(stream_log, "MAX_BYTES", 300)
+            monkeypatch.setattr(sessions, "MAX_BYTES", 300)
         else:
             settings.CACHE_BYTES_BY_PLAN = dict.fromkeys(settings.CACHE_BYTES_BY_PLAN, 1_200)
         mcp.open(LATER)

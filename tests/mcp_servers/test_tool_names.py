@@ -8,7 +8,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.mcp_servers.tool_names import joined_name, joined_names, server_of
+from apps.mcp_servers.tool_pins import joined_name, joined_names, server_of
 
 SERVERS = st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True)
 TOOLS = st.text(min_size=1, max_size=128)

@@ -12,9 +12,9 @@ from apps.gateway.tool_calls.call_tool import call_tool
 from apps.kernel.errors import Forbidden
 from apps.mcp_servers import tool_pins
 from apps.mcp_servers.actions import change_server, look_at_tools
+from apps.mcp_servers.client import Tool
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import AuditEntry
 from tests.support.mcp_stand_in import TOKEN, StandIn, tool
 from tests.support.upstream import Caller, settle_all

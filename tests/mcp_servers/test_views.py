@@ -9,11 +9,11 @@ from django.db import connection
 
 from apps.kernel.secrets.encryption import decrypt
 from apps.mcp_servers import actions
+from apps.mcp_servers.client import Tool
 from apps.mcp_servers.credentials import decrypt_credentials
+from apps.mcp_servers.hooks import rotate
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.rotation import rotate
 from apps.mcp_servers.tool_pins import digest_of
-from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import AuditEntry
 from tests.support.cast import Caller, World, signed_in
 from tests.support.mcp_stand_in import TOKEN, StandIn, tool

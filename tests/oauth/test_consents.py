@@ -10,7 +10,7 @@ from django.test import Client as Web
 from django.utils import timezone
 
 from apps.keys.models import ApiKey
-from apps.oauth import retention
+from apps.oauth import tokens
 from apps.oauth.access import authenticate_access_token
 from apps.oauth.models import AccessToken, AuthorizationCode, Consent, KeyCode, OAuthClient, RefreshToken
 from apps.oauth.resources import resource_of, www_authenticate
@@ -122,9 +122,9 @@ def test_what_is_past_its_time_goes_and_what_must_be_recognized_stays(world: Wor
     tables = (AuthorizationCode, AccessToken, RefreshToken, KeyCode, OAuthClient, Consent)
     now = timezone.now()
     Program().register()
-    assert retention.purge(now) == 0
+    assert tokens.purge(now) == 0
     # The access token has ended; the refresh token, the used code and what it gave are still to be recognized.
-    assert retention.purge(now + timedelta(days=20)) == 2
+    assert tokens.purge(now + timedelta(days=20)) == 2
     assert [table.objects.count() for table in tables] == [1, 1, 1, 0, 1, 1]
-    retention.purge(now + timedelta(days=40))
+    tokens.purge(now + timedelta(days=40))
     assert [table.objects.count() for table in tables] == [0, 0, 0, 0, 1, 1]

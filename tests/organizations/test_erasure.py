@@ -20,7 +20,7 @@ from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
-from apps.logs import erasure as log_erasure
+from apps.logs import hooks as log_erasure
 from apps.logs.models import ActivityDay
 from apps.organizations.actions import delete_organization
 from apps.organizations.models import Organization, Project, User

@@ -27,7 +27,7 @@ from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import worker_name
 from apps.catalog.catalog_cache import process_copy
 from apps.gateway.access import credentials, policy
-from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.admission import offline_accounts, offline_admission
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import BUFFER, OutboxReader
@@ -55,7 +55,14 @@ FAULTS: Final = {
     Target.VALKEY: tuple(Fault),
     Target.POSTGRES: (Fault.REFUSED, Fault.ANSWER_LOST),
     Target.UPSTREAM: tuple(Fault),
+    # No room, and a disk that did it and reports a failure.
+    Target.DISK: (Fault.REFUSED, Fault.ANSWER_LOST),
 }
+# In a test run each of the faults strikes every so many calls; `script/proofs` strikes each call.
+SAMPLE: Final = 30
+sampled_or_each = pytest.mark.parametrize(
+    "step", [pytest.param(SAMPLE, id="sample"), pytest.param(1, id="each", marks=pytest.mark.long)]
+)
 
 # A piece of work: asks under a request's id, and returns the client's answers.
 Work = Callable[[str], Sequence[Answer]]
@@ -91,7 +98,7 @@ class Gateway:
         process_copy.distrust()
         circuit_breaker.CIRCUIT_BREAKERS.reset()
         credentials.reset_cooldowns()
-        last_balances.forget_all()
+        offline_accounts.forget_all()
         offline_admission.forget_all()
         connection_pool.close_idle()
         worker_leases.send_heartbeat(worker_name())
@@ -215,16 +222,23 @@ def fail_each_call(
     target: Target,
     *,
     prepare: Callable[[], object] = lambda: None,
+    step: int = 1,
+    is_store_deaf: bool = False,
 ) -> Tally:
-    """Do the work once undisturbed, then with each of its calls failing in each way; return the tally."""
+    """Do the work once undisturbed, then with each of its calls failing in each way; return the tally.
+
+    With a `step`, each fault strikes every so many calls, and the next fault others than the one before.
+    """
     began = time.monotonic()
-    tally = Tally(name, target, _calm(gateway, work, target, prepare))
-    for fault in FAULTS[target]:
+    tally = Tally(name, target, _calm(gateway, work, target, prepare, is_store_deaf=is_store_deaf))
+    assert tally.calls
+    for order, fault in enumerate(FAULTS[target]):
         # A process that has done the work before may make another number of calls.
-        for number in count(1):
+        for number in count(1 + (order % len(tally.calls) if step > 1 else 0), step):
             gateway.begin()
             prepare()
-            injection, known = Injection(target, number, fault), len(gateway.answers)
+            injection = Injection(target, number, fault, is_store_deaf=is_store_deaf)
+            known = len(gateway.answers)
             wrong = ""
             try:
                 gateway.do(work, injection)
@@ -250,10 +264,12 @@ def fail_each_call(
     return tally
 
 
-def _calm(gateway: Gateway, work: Work, target: Target, prepare: Callable[[], object]) -> list[str]:
+def _calm(
+    gateway: Gateway, work: Work, target: Target, prepare: Callable[[], object], *, is_store_deaf: bool
+) -> list[str]:
     gateway.begin()
     prepare()
-    counted, known = Injection(target), len(gateway.answers)
+    counted, known = Injection(target, is_store_deaf=is_store_deaf), len(gateway.answers)
     gateway.do(work, counted)
     gateway.recover()
     assert gateway.problems() == []

@@ -1,4 +1,6 @@
-"""Fault injection at the clients of Valkey, PostgreSQL and providers: one call of a piece of work fails, by its number.
+"""Fault injection at the clients of Valkey, PostgreSQL and providers, and at the spool's calls to the disk.
+
+One call of a piece of work fails, by its number.
 
 The product's own clients are used: a call that fails after it took effect was really made. Only calls of the work in
 the block are counted, and of what it starts; heartbeats and other background work are left alone.
@@ -6,6 +8,8 @@ the block are counted, and of what it starts; heartbeats and other background wo
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -23,7 +27,8 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream import connection_pool, dns_cache
+from apps.gateway.settlement import outbox, spool
+from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import UpstreamResponse
 from apps.kernel.postgres.database import TimeoutConnection
 from apps.kernel.valkey import redis, redis_multiplexer
@@ -38,6 +43,7 @@ class Target(StrEnum):
     VALKEY = "valkey"
     POSTGRES = "postgres"
     UPSTREAM = "upstream"
+    DISK = "disk"
 
 
 class Fault(StrEnum):
@@ -69,6 +75,8 @@ class Injection:
     fault: Fault | None = None
     # An act of an operator.
     beside: Callable[[], object] | None = None
+    # Whether the store takes no record meanwhile: they go to the disk.
+    is_store_deaf: bool = False
     # Names of the calls, in order.
     calls: list[str] = field(default_factory=list)
     # A refused call, and how often it is refused again; and whether this is at work of its own.
@@ -115,6 +123,8 @@ def inject(injection: Injection) -> Iterator[Injection]:
         yield injection
     finally:
         _current.reset(token)
+        # For greenlets of the block that go on, too.
+        injection.is_store_deaf = False
 
 
 def _fault_of(target: Target, name: str, command: object = None) -> Fault | None:
@@ -126,7 +136,8 @@ def _fault_of(target: Target, name: str, command: object = None) -> Fault | None
 
 @pytest.fixture
 def injectable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every call to a store or a provider looked at, and scripts sent by the multiplexer, as in a web worker."""
+    """Have every call to a store, a provider or the disk looked at, and scripts sent by the multiplexer, as in a web
+    worker."""
     monkeypatch.setattr(redis, "is_module_patched", lambda _: True)
     monkeypatch.setattr(gevent, "spawn", _spawned(gevent.spawn))
     wire = redis_multiplexer._SharedConnection
@@ -136,9 +147,11 @@ def injectable(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in ("_execute_transaction", "_execute_pipeline"):
         monkeypatch.setattr(Pipeline, method, _plain(getattr(Pipeline, method)))
     monkeypatch.setattr(TimeoutConnection, "wait", _waited(TimeoutConnection.wait))
-    monkeypatch.setattr(dns_cache, "connect", _connected(dns_cache.connect))
+    monkeypatch.setattr(connection_pool, "connect", _connected(connection_pool.connect))
     monkeypatch.setattr(connection_pool, "send_all", _written(connection_pool.send_all))
     monkeypatch.setattr(UpstreamResponse, "_receive_until", _received(UpstreamResponse._receive_until))
+    monkeypatch.setattr(spool, "os", _Disk())
+    monkeypatch.setattr(outbox, "_PUSH", _DeafStore(outbox._PUSH))
 
 
 def _spawned(spawn: Any) -> Any:
@@ -268,3 +281,42 @@ def _received(receive: Any) -> Any:
         raise UpstreamFailure("timeout" if fault.is_timeout else "network", "injected")
 
     return call
+
+
+# --- the spool's disk
+
+_DISK_CALLS: Final = ("open", "pwrite", "pread", "fsync", "rename", "ftruncate", "posix_fallocate")
+
+
+class _Disk:
+    """The module `os` for the spool, whose calls to the disk are counted."""
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(os, name)
+        return _on_disk(name, call) if name in _DISK_CALLS else call
+
+
+def _on_disk(name: str, function: Any) -> Any:
+    def call(*arguments: Any) -> Any:
+        fault = _fault_of(Target.DISK, name)
+        if fault is None:
+            return function(*arguments)
+        if fault.takes_effect:
+            function(*arguments)
+        code = errno.EIO if fault.takes_effect else errno.ENOSPC
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+class _DeafStore:
+    """The script that pushes a record; the store refuses it where an injection says so."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+
+    def __getattr__(self, name: str) -> Any:
+        injection = _current.get()
+        if injection is not None and injection.is_store_deaf:
+            raise RedisConnectionError("injected: takes no record")
+        return getattr(self._script, name)

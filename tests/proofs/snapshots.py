@@ -15,8 +15,7 @@ from apps.billing.reservations import Note
 from apps.billing.worker_leases import LEASE_SECONDS, WORKERS, store_time
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import SHARDS, money_key
+from apps.kernel.valkey.redis import SHARDS, client, money_key
 from apps.keys.models import ApiKey
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 from apps.organizations.models import Organization

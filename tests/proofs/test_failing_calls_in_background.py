@@ -23,11 +23,19 @@ from apps.batches.models import Batch, BatchLine, BatchStatus, LineOutcome
 from apps.batches.work import work
 from apps.kernel.errors import Overloaded
 from apps.mcp_servers.models import McpServer
-from apps.responses import background, background_state
+from apps.responses import background
 from apps.responses.models import BackgroundRun
 from tests.batches.batch_work import create, line, lines_in
 from tests.gateway.server_tools.conftest import tickets
-from tests.proofs.failing_calls import Gateway, WrongAnswer, fail_each_call, gateway, table, whole_answer
+from tests.proofs.failing_calls import (
+    Gateway,
+    WrongAnswer,
+    fail_each_call,
+    gateway,
+    sampled_or_each,
+    table,
+    whole_answer,
+)
 from tests.proofs.fault_injection import Target, injectable
 from tests.proofs.invariants import Answer
 from tests.responses.conftest import clients, keeper, openai
@@ -53,10 +61,10 @@ __all__ = [
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.single_server,
-    pytest.mark.long,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3600),
 ]
 MODEL = "sandbox/echo"
+EVERYWHERE = [Target.VALKEY, Target.POSTGRES, Target.UPSTREAM]
 
 
 class BatchOfOneLine:
@@ -80,7 +88,7 @@ class BatchOfOneLine:
         """Work on it after leases and pauses have ended, until it is over, and keep its result."""
         line_runs.JOBS.clear()
         # Without a catalog lines are put off for a second.
-        eventually(self._is_over, patience=10)
+        eventually(self._is_over)
         batch = self._client.batches.retrieve(self.id)
         files = (batch.output_file_id, batch.error_file_id)
         [result] = [one for file in files for one in lines_in(self._client, file)]
@@ -97,13 +105,14 @@ class BatchOfOneLine:
         return Batch.objects.get(pk=self.id).status == BatchStatus.COMPLETED
 
 
-@pytest.mark.parametrize("target", Target)
+@sampled_or_each
+@pytest.mark.parametrize("target", EVERYWHERE)
 def test_a_batch_line_with_a_call_that_fails(
-    gateway: Gateway, openai: OpenAI, target: Target, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, openai: OpenAI, target: Target, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_runs, "_PAUSE", 0.01)
     batch = BatchOfOneLine(gateway, openai)
-    tally = fail_each_call(gateway, "batch line", batch.work, target, prepare=batch.create)
+    tally = fail_each_call(gateway, "batch line", batch.work, target, prepare=batch.create, step=step)
     assert tally.problems == []
 
 
@@ -151,19 +160,21 @@ class BackgroundResponse:
         self._gateway.answers.append(answer)
 
 
-@pytest.mark.parametrize("target", Target)
+@sampled_or_each
+@pytest.mark.parametrize("target", EVERYWHERE)
 def test_a_background_response_with_a_call_that_fails(
-    gateway: Gateway, openai: OpenAI, target: Target, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, openai: OpenAI, target: Target, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_state, "_PAUSE", 0.01)
+    monkeypatch.setattr(background, "_PAUSE", 0.01)
     response = BackgroundResponse(gateway, openai)
-    tally = fail_each_call(gateway, "background response", response.begin, target)
+    tally = fail_each_call(gateway, "background response", response.begin, target, step=step)
     assert tally.problems == []
 
 
-@pytest.mark.parametrize("target", Target)
+@sampled_or_each
+@pytest.mark.parametrize("target", EVERYWHERE)
 def test_a_loop_of_tools_with_a_call_that_fails(
-    gateway: Gateway, mcp_server: StandIn, tickets: McpServer, target: Target
+    gateway: Gateway, mcp_server: StandIn, tickets: McpServer, target: Target, step: int
 ) -> None:
     server = {"type": "mcp", "server_label": "tickets", "require_approval": "never"}
 
@@ -174,5 +185,5 @@ def test_a_loop_of_tools_with_a_call_that_fails(
         # A turn before the one that fails is paid for.
         return [whole_answer(request, response.status_code, response.content, rows=None, is_error_free=False)]
 
-    tally = fail_each_call(gateway, "loop of tools", loop, target)
+    tally = fail_each_call(gateway, "loop of tools", loop, target, step=step)
     assert tally.problems == []

@@ -134,7 +134,6 @@ class Spender:
             part_nanos=least,
             least_nanos=least,
             from_credits=True,
-            key_limit_nanos=None,
             catalog_token=self.tokens[0],
             organization_token=self.tokens[1],
             payload="{}",

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from apps.provider_bills.apis import BillApi
-from apps.provider_bills.fetching import BillClient
+from apps.provider_bills.apis import BillApi, BillClient
 
 
 class Scripted(NamedTuple):
@@ -41,7 +40,7 @@ class BillServer:
         self._scripts: defaultdict[str, list[Scripted]] = defaultdict(list)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        self._thread = Thread(target=self._http.serve_forever, daemon=True)
+        self._thread = Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     def script(self, path: str, *answers: Any) -> None:

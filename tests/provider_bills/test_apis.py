@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.provider_bills.apis import APIS, BillApi, Period
-from apps.provider_bills.fetching import MAX_BYTES, MAX_PAGES, BillUnavailable
+from apps.provider_bills.apis import APIS, MAX_BYTES, MAX_PAGES, BillApi, BillUnavailable, Period
 from apps.provider_bills.stated_lines import InvalidBill, StatedLine
 from tests.provider_bills.bill_server import BillServer, Scripted
 

@@ -269,6 +269,11 @@ def test_metrics_and_diagnosis_tell_of_bills(key: ApiKey, monkeypatch: pytest.Mo
         (State.WARNING, "anthropic: HTTP status 401"),
         (State.WARNING, "openai: 1 of 7 days differ from the request log"),
     ]
+    # After a week without a comparison nothing is above the threshold.
+    monkeypatch.setattr(metrics.timezone, "now", lambda: NOW + timedelta(days=8))
+    metrics.update_metrics()
+    name = "gateway_bill_days_above_threshold"
+    assert REGISTRY.get_sample_value(name, values[name]) == 0.0
 
 
 def test_a_bill_of_hours_without_a_model_is_compared_by_its_sum(key: ApiKey) -> None:

@@ -13,8 +13,7 @@ from django.test import override_settings
 
 from apps.logs.models import TrafficSlot
 from apps.provider_bills import readings, unbilled
-from apps.provider_bills.apis import APIS
-from apps.provider_bills.fetching import BillClient
+from apps.provider_bills.apis import APIS, BillClient
 from apps.provider_bills.models import BillLine, BillReading
 from apps.provider_bills.readings import lines_in_force, read_bills
 from apps.provider_bills.stated_lines import StatedLine

@@ -16,7 +16,7 @@ from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.valkey.redis import cache_client
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
-from apps.responses import background, event_log
+from apps.responses import background, event_stream
 from apps.responses.models import BackgroundRun, StoredResponse
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
@@ -74,7 +74,7 @@ def test_events_lie_encrypted_and_go_with_the_response(openai: OpenAI) -> None:
     response_id = list(stream)[-1].response.id
     (key,) = cache_client().keys(f"*:responses:events:{response_id}")
     assert "falcon" not in str(cache_client().lrange(key, 0, -1))
-    assert 0 < cache_client().ttl(key) <= event_log.LASTS
+    assert 0 < cache_client().ttl(key) <= event_stream.LASTS
     openai.responses.delete(response_id)
     assert not cache_client().exists(key)
 
@@ -82,14 +82,14 @@ def test_events_lie_encrypted_and_go_with_the_response(openai: OpenAI) -> None:
 def test_a_stream_whose_events_are_no_longer_kept_is_refused(openai: OpenAI) -> None:
     stream = openai.responses.create(model=MODEL, input="hello", background=True, stream=True)
     response_id = list(stream)[-1].response.id
-    event_log.drop(StoredResponse.objects.get().organization_id, response_id)
+    event_stream.drop(StoredResponse.objects.get().organization_id, response_id)
     with pytest.raises(sdk.BadRequestError) as refused:
         openai.responses.retrieve(response_id, stream=True, starting_after=1)
     assert refused.value.code == "stream_expired"
 
 
 def test_a_stream_too_long_to_be_kept_ends_with_its_last_event(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "MAX_BYTES", 500)
+    monkeypatch.setattr(event_stream, "MAX_BYTES", 500)
     events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
     assert [event.type for event in events] == ["response.completed"]
     assert events[0].response.output_text == "You said: hello"

@@ -10,7 +10,7 @@ from openai import OpenAI
 
 from apps.logs.models import RequestLog
 from apps.organizations.models import RetentionLevel
-from apps.responses import compact_endpoint
+from apps.responses import response_endpoints
 from apps.responses.models import StoredResponse
 from tests.responses.conftest import Clients, keep, neighbour
 from tests.support.upstream import Caller, settle_all
@@ -26,7 +26,7 @@ def test_a_conversation_is_summed_up_and_goes_on_from_its_summary(
 ) -> None:
     keep(caller, level)
     client, tag = clients(caller.token), uuid4().hex
-    monkeypatch.setattr(compact_endpoint, "TASK", f"{compact_endpoint.TASK} [[sandbox tag={tag}]]")
+    monkeypatch.setattr(response_endpoints, "TASK", f"{response_endpoints.TASK} [[sandbox tag={tag}]]")
     compacted = client.responses.compact(
         model=MODEL,
         instructions="Be a sailor",
@@ -46,7 +46,7 @@ def test_a_conversation_is_summed_up_and_goes_on_from_its_summary(
         "I am Ada",
         "Ahoy Ada",
         "bye",
-        compact_endpoint.TASK,
+        response_endpoints.TASK,
     ]
     # It is charged as any request, and its input is not stored.
     assert settle_all() == 1
@@ -81,7 +81,7 @@ def test_a_stored_chain_is_summed_up_by_its_id(keeper: Caller, openai: OpenAI) -
 
 
 def test_an_error_of_the_model_is_the_compactions(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact_endpoint, "TASK", "sum up [[sandbox status=400]]")
+    monkeypatch.setattr(response_endpoints, "TASK", "sum up [[sandbox status=400]]")
     with pytest.raises(sdk.APIStatusError) as refused:
         openai.responses.compact(model=MODEL, input="hello")
     assert refused.value.status_code == 400

@@ -17,8 +17,8 @@ from apps.gateway.access import policy
 from apps.gateway.settlement.settle import sweep
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
-from apps.responses import background, event_log, run_leases
-from apps.responses.background_state import BackgroundState
+from apps.responses import background, event_stream, run_leases
+from apps.responses.background import BackgroundState
 from apps.responses.models import BackgroundRun, StoredResponse
 from tests.responses.worker_death import a_worker_dies, become_another_worker, begin_and_die
 from tests.support.upstream import Caller, settle_all
@@ -93,7 +93,7 @@ def _die(*_: Any) -> None:
 
 def test_a_stream_goes_on_from_a_lost_worker_to_the_next(openai: OpenAI) -> None:
     response_id = begin_and_die(openai, at_event=4, stream=True)
-    seen = list(event_log.read(StoredResponse.objects.get().organization_id, response_id, -1))
+    seen = list(event_stream.read(StoredResponse.objects.get().organization_id, response_id, -1))
     become_another_worker()
     background.take_over()
     rest = list(openai.responses.retrieve(response_id, stream=True, starting_after=seen[-1]["sequence_number"]))

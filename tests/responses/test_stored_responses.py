@@ -16,7 +16,7 @@ from openai import OpenAI
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
-from apps.organizations.erasure import erase_deleted
+from apps.organizations.deletion import erase_deleted
 from apps.organizations.models import Organization, RetentionLevel
 from apps.responses import response_rows, retention
 from apps.responses.models import Conversation, StoredResponse

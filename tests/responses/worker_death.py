@@ -15,7 +15,7 @@ from openai import OpenAI
 from apps.billing import worker_leases
 from apps.billing.worker_leases import worker_name
 from apps.responses import background
-from apps.responses.background_state import BackgroundState
+from apps.responses.background import BackgroundState
 from apps.responses.models import BackgroundRun, StoredResponse
 
 MODEL = "sandbox/echo"

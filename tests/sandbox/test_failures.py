@@ -19,7 +19,7 @@ def test_latency_comes_before_the_first_byte(upstream: Upstream, stream: bool) -
     began = time.monotonic()
     with upstream.ask("hello [[sandbox latency=200]]", stream=stream) as connection:
         assert connection.recv(1) == b"H"
-        assert 0.2 <= time.monotonic() - began < 2
+        assert 0.2 <= time.monotonic() - began < 20
 
 
 def test_gap_comes_between_the_events_of_a_stream(upstream: Upstream) -> None:
@@ -33,8 +33,9 @@ def test_gap_comes_between_the_events_of_a_stream(upstream: Upstream) -> None:
     )
     times = [time.monotonic() for line in response.iter_lines(chunk_size=1) if line]
     assert len(times) == 7  # role, four words, finish, [DONE]
-    assert times[0] - began < 0.25
     assert times[-1] - began >= 6 * 0.05
+    # The first does not wait for the last, however late a busy machine reads it.
+    assert times[-1] - times[0] >= 0.05
 
 
 def test_gap_comes_between_the_pieces_of_a_plain_body(upstream: Upstream) -> None:
@@ -43,7 +44,7 @@ def test_gap_comes_between_the_pieces_of_a_plain_body(upstream: Upstream) -> Non
         pieces = [connection.recv(65536)]
         while not pieces[-1].endswith(b"}"):
             pieces.append(connection.recv(65536))
-        assert 0.15 <= time.monotonic() - began < 2
+        assert 0.15 <= time.monotonic() - began < 20
         assert len(pieces) == 4
         json.loads(b"".join(pieces).partition(b"\r\n\r\n")[2])
 

@@ -12,11 +12,10 @@ from uuid import uuid4
 import gevent
 import pytest
 
-from apps.gateway.access import pinned_address
-from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream import dns_cache, remote_file
-from apps.gateway.upstream.remote_file import (
+from apps.gateway.upstream import connection_pool, open_exchange, remote_media
+from apps.gateway.upstream.open_exchange import pinned_ip
+from apps.gateway.upstream.remote_media import (
     MAX_INPUT_BYTES,
     FetchTimeouts,
     UnfetchableError,
@@ -47,9 +46,9 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> TenantLookups:
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch, settings: Any, lookups: TenantLookups) -> Iterator[HangingNames]:
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
-    dns_cache._lookups.clear()
-    dns_cache._answers.clear()
-    pinned_address.forget_all()
+    connection_pool._lookups.clear()
+    connection_pool._answers.clear()
+    open_exchange.forget_addresses()
     with hanging_names(monkeypatch) as service:
         yield service
 
@@ -58,7 +57,7 @@ def names(monkeypatch: pytest.MonkeyPatch, settings: Any, lookups: TenantLookups
 def pictures() -> Iterator[int]:
     """The port of a web server with one picture."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Picture)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield server.server_port
@@ -94,18 +93,18 @@ def test_sign_in_other_tenants_and_providers_go_on_while_forty_names_hang(names:
 
     assert passwords.matches("a quite long password", stored)
     assert fetched(f"http://pictures.example:{pictures}/cat.png", OURS) == data_url(PNG)
-    dns_cache.connect("api.provider.example", pictures, 60.0).close()
+    connection_pool.connect("api.provider.example", pictures, 60.0).close()
 
     assert (len(names.hanging), names.is_released) == (TENANT_SHARE, False)
     gevent.killall(asking)
     # Also the lines of those who left are empty: what hangs holds its thread and its turn, and nothing else.
-    assert len(remote_file._SLOTS) == 0
+    assert len(remote_media._SLOTS) == 0
 
 
 def test_a_tenant_fetches_a_few_files_at_a_time_and_another_has_its_own_turns(
     names: HangingNames, pictures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_file, "_SLOTS", OwnerSlots(2))
+    monkeypatch.setattr(remote_media, "_SLOTS", OwnerSlots(2))
     asking = [gevent.spawn(fetched, f"https://tar{number}.example/cat.png", THEIRS) for number in range(2)]
     wait_until(lambda: len(names.hanging) == 2)
     url, soon = f"http://pictures.example:{pictures}/cat.png", FetchTimeouts(5.0, 5.0, 0.01)
@@ -160,10 +159,10 @@ def test_a_tenants_own_provider_keeps_its_address_while_its_name_is_silent(
     assert pinned_ip(url, OURS) == "127.0.0.1"
     failing = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
     monkeypatch.setattr(name_lookup, "_getaddrinfo", _raising(failing))
-    now = pinned_address.time.monotonic()
-    monkeypatch.setattr(pinned_address.time, "monotonic", lambda: now + 599)
+    now = open_exchange.time.monotonic()
+    monkeypatch.setattr(open_exchange.time, "monotonic", lambda: now + 599)
     assert pinned_ip(url, OURS) == "127.0.0.1"
-    monkeypatch.setattr(pinned_address.time, "monotonic", lambda: now + 601)
+    monkeypatch.setattr(open_exchange.time, "monotonic", lambda: now + 601)
     with pytest.raises(UpstreamFailure, match="The name servers of its host do not answer"):
         pinned_ip(url, OURS)
 
@@ -174,8 +173,8 @@ def test_a_name_that_leads_inside_by_now_loses_the_address_that_was_checked(
     url = "https://models.example/v1"
     assert pinned_ip(url, OURS) == "127.0.0.1"
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = False
-    now = pinned_address.time.monotonic()
-    monkeypatch.setattr(pinned_address.time, "monotonic", lambda: now + 31)
+    now = open_exchange.time.monotonic()
+    monkeypatch.setattr(open_exchange.time, "monotonic", lambda: now + 31)
     for _ in range(2):
         with pytest.raises(UpstreamFailure, match="Must not lead to a private"):
             pinned_ip(url, OURS)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
 from tests.proofs.invariants import Movement
-from tests.stack.product import PROJECT, Product
+from tests.stack.product import Product
 
 _BOOKS = """
 import json, time
@@ -111,17 +109,7 @@ class Books:
 def books_of(product: Product, patience: float = 45.0) -> Books:
     """Return the books as soon as nothing waits and nothing is held, or patience ends."""
     script = _BOOKS.format(patience=patience, organization=product.demo["organizationId"])
-    done = subprocess.run(
-        [sys.executable, "manage.py", "shell", "-c", script],
-        cwd=PROJECT,
-        env=product.environment,
-        capture_output=True,
-        text=True,
-        timeout=patience + 150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout.partition("BOOKS")[2])
+    told = json.loads(product.manage("shell", "-c", script, patience=patience + 150).partition("BOOKS")[2])
     return Books(
         left=told["left"],
         rows=[

@@ -15,9 +15,7 @@ from pathlib import Path
 
 VARIABLE = "PREPARED_HOMES"
 # A home whose environment sets one of these variables begins empty, not as a copy.
-_PREPARED_FOR = frozenset(
-    {"DATABASE_URL", "REDIS_URL", "GATEWAY_MODE", "SECRET_KEY", "API_KEY_PEPPER", "ENCRYPTION_KEYS"}
-)
+_PREPARED_FOR = frozenset({"DATABASE_URL", "GATEWAY_MODE", "SECRET_KEY", "API_KEY_PEPPER", "ENCRYPTION_KEYS"})
 
 
 def fill(home: Path, environment: Mapping[str, str], prepare: Callable[[Path], object]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from uuid import uuid4
 import requests
 
 from tests.stack import prepared_home
+from tests.stack.commands import Commands
 
 PROJECT = Path(__file__).resolve().parents[2]
 # Seconds for a management command: a busy machine takes ten times as long as one that is idle.
@@ -51,6 +53,7 @@ class Product:
             **environment,
         }
         self.environment.pop("PROMETHEUS_MULTIPROC_DIR", None)
+        self._commands: Commands | None = None
         self.output: list[str] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gateway_project.processes.server"],
@@ -79,24 +82,18 @@ class Product:
                 return
         raise AssertionError("the server did not start:\n" + "".join(self.output[-40:]))
 
-    def manage(self, *arguments: str) -> str:
+    def manage(self, *arguments: str, patience: float = COMMAND_PATIENCE) -> str:
         """Return what a management command prints."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=PROJECT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_PATIENCE,
-            check=False,
-        )
+        if self._commands is None:
+            self._commands = Commands(self.environment)
+        done = self._commands.run(*arguments, patience=patience)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the JSON at a path, asked with the demo key."""
         response = requests.get(
-            self.url + path, params=query, headers={"Authorization": f"Bearer {self.demo['apiKey']}"}, timeout=10
+            self.url + path, params=query, headers={"Authorization": f"Bearer {self.demo['apiKey']}"}, timeout=60
         )
         assert response.status_code == 200, response.text
         return response.json()
@@ -127,7 +124,7 @@ class Product:
         (pid,) = self.processes("apps.sandbox", "--port")[-1:]
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         port = command[command.index(b"--port") + 1].decode()
-        return requests.request(method, f"http://127.0.0.1:{port}{path}", params=query, timeout=5).json()
+        return requests.request(method, f"http://127.0.0.1:{port}{path}", params=query, timeout=60).json()
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics without labels, by name; those with labels by their whole line."""
@@ -138,15 +135,14 @@ class Product:
     def credits(self) -> str:
         """Return the organization's credits, as its owner sees them."""
         response = requests.get(
-            f"{self.url}/organization", headers={"Authorization": f"Bearer {self.demo['sessionToken']}"}, timeout=10
+            f"{self.url}/organization", headers={"Authorization": f"Bearer {self.demo['sessionToken']}"}, timeout=60
         )
         return str(response.json()["organizations"][0]["credits"])
 
-    def log_of(self, request_id: str, patience: float = 5.0) -> dict[str, Any]:
+    def log_of(self, request_id: str) -> dict[str, Any]:
         """Return the one log entry of a request."""
         found = eventually(
-            lambda: [one for one in self.get("/logs", limit=100)["logs"] if one["requestId"] == request_id],
-            patience=patience,
+            lambda: [one for one in self.get("/logs", limit=100)["logs"] if one["requestId"] == request_id]
         )
         assert len(found) == 1, found
         return dict(found[0])
@@ -171,6 +167,7 @@ class Product:
         """Kill all processes at once, so that none can clean up, and wait until they are gone."""
         if self._process.poll() is not None:
             return
+        self._end_commands()
         everyone = [self.pid, *descendants(self.pid)]
         for kind in (signal.SIGSTOP, signal.SIGKILL):
             for pid in everyone:
@@ -180,8 +177,14 @@ class Product:
         self._drain.wait(60)
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
 
+    def _end_commands(self) -> None:
+        if self._commands is not None:
+            self._commands.close()
+            self._commands = None
+
     def stop(self) -> int:
         """Stop the server as Ctrl-C does; return its exit code."""
+        self._end_commands()
         self._process.send_signal(signal.SIGINT)
         code = self._process.wait(60)
         self._drain.wait(60)
@@ -196,15 +199,16 @@ def _let_pass(home: Path) -> None:
             folder.chmod(folder.stat().st_mode | 0o011)
 
 
-def eventually(look: Callable[[], Any], *, patience: float = 30.0) -> Any:
+def eventually(look: Callable[[], Any], *, patience: float = 60.0) -> Any:
     """Return what `look` finds as soon as it is true; fail when patience ends."""
-    deadline = time.monotonic() + patience
+    deadline, pause = time.monotonic() + patience, 0.005
     while True:
         found = look()
         if found:
             return found
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 def _prepare(home: Path) -> None:
@@ -223,6 +227,8 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """Return a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+    """Return a free port that the system gives to no connection: it stays free until a server listens there."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_768)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

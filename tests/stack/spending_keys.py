@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -78,7 +78,7 @@ class SpendingKey:
     def estimate(self) -> Decimal:
         """Return the amount reserved for a request."""
         body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {MORE} latency=1500]]"}]}
-        answer = requests.post(f"{self.product.url}/v1/route/explain", json=body, headers=self.headers, timeout=10)
+        answer = requests.post(f"{self.product.url}/v1/route/explain", json=body, headers=self.headers, timeout=60)
         return Decimal(answer.json()["estimate"]["max_cost_usd"])
 
     def logs(self) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ class SpendingKey:
         cursor: dict[str, str] = {}
         while True:
             page = requests.get(
-                f"{self.product.url}/logs", params={"limit": "100", **cursor}, headers=self.headers, timeout=10
+                f"{self.product.url}/logs", params={"limit": "100", **cursor}, headers=self.headers, timeout=60
             ).json()
             found += page["logs"]
             if not page["pagination"]["hasMore"]:
@@ -96,9 +96,10 @@ class SpendingKey:
 
     def costs(self) -> list[Decimal]:
         """Return what each request cost, once nothing waits to be settled."""
-        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0, patience=30)
+        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0)
+        # The gauge is of the last second.
         time.sleep(1.1)
-        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0, patience=30)
+        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0)
         return [Decimal(str(row["cost"] or 0)) for row in self.logs()]
 
     def credits(self) -> Decimal:
@@ -129,11 +130,11 @@ def key_with_credits(product: Product, amount: str = "1", **asking: Any) -> Spen
 
 
 def key_with_limit(product: Product) -> SpendingKey:
-    """Return a key of the demo organization, which has plenty, that may spend one dollar."""
-    demo = product.demo
-    fields = {"description": "limit", "projectId": demo["projectId"], "usageLimit": "1"}
-    key = manage(product, demo["sessionToken"], "POST", "/keys/api", **fields)["apiKey"]
-    return SpendingKey(product, demo["organizationId"], key["token"], demo["sessionToken"])
+    """Return a key of a new organization, which has a hundred dollars, that may spend one of them."""
+    rich = key_with_credits(product, "100")
+    (project,) = manage(product, rich.session, "GET", f"/organization/{rich.organization_id}/projects")["projects"]
+    fields = {"description": "limit", "projectId": project["id"], "usageLimit": "1"}
+    return replace(rich, token=manage(product, rich.session, "POST", "/keys/api", **fields)["apiKey"]["token"])
 
 
 def assert_nothing_is_held(product: Product) -> None:

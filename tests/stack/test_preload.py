@@ -9,7 +9,7 @@ import pytest
 
 from tests.stack.product import Product, eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.flaky(reruns=0)]
+pytestmark = pytest.mark.stack
 
 _LISTENING = "0A"
 # Megabytes: without sharing it is some 27, those of libraries.

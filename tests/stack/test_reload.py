@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,10 @@ from tests.stack.product import Product, eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A product of its own: others would be surprised."""
-    product = Product(tmp_path_factory.mktemp("product home"), HEARTBEAT_INTERVAL="0.3")
-    yield product
-    assert product.stop() == 0
+@pytest.fixture
+def one(harmed_product: Product) -> Product:
+    """The server whose web process is replaced."""
+    return harmed_product
 
 
 class Asker(threading.Thread):

@@ -239,7 +239,7 @@ def test_an_upgrade_to_http_2_is_answered_in_http_1_1(product: Product) -> None:
 
 
 def test_http_2_without_asking_is_told_that_it_is_not_spoken(product: Product) -> None:
-    with socket.create_connection(("127.0.0.1", product.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", product.port), timeout=60) as client:
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">HBBBL", 0, 0, 4, 0, 0))
         answer = b""
         while data := client.recv(4_096):

@@ -134,7 +134,7 @@ def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, 
     (before,) = ask_database(product, EPOCHS)
     run(operations_commands("restore").replace(tell, ""), product, tmp_path)
     assert len(spending_key.logs()) == 1
-    eventually(lambda: ask_database(product, EPOCHS) != [before], patience=30)
+    eventually(lambda: ask_database(product, EPOCHS) != [before])
     take_away(product, spending_key, spending_key.credits() - Decimal("0.0001"))
     assert spending_key.ask(ASK) == "insufficient_credits"
     assert " changed 0, corrected the held amount of 0" in product.manage("resync_balances")

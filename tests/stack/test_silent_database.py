@@ -19,12 +19,10 @@ from tests.stack.product import Product, descendants, eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A server of these tests' own: they stop parts of it."""
-    product = Product(tmp_path_factory.mktemp("silent database"))
-    yield product
-    assert product.stop() == 0
+@pytest.fixture
+def product(harmed_product: Product) -> Product:
+    """The server parts of which are stopped."""
+    return harmed_product
 
 
 @contextmanager
@@ -74,10 +72,10 @@ def test_while_postgres_is_silent_warm_keys_are_served_and_cold_ones_told_to_com
         assert time.monotonic() - began < 10
         health = requests.get(product.url, timeout=10)
         assert (health.status_code, health.json()["message"]) == (503, "Failed: database")
-    eventually(lambda: ask(product, f"gw_dev_{99:040d}") == (401, None), patience=20)
+    eventually(lambda: ask(product, f"gw_dev_{99:040d}") == (401, None))
     assert product.chat("afterwards").status_code == 200
     # Nothing of it is missing.
-    eventually(lambda: len(product.all_logs()) >= 52, patience=20)
+    eventually(lambda: len(product.all_logs()) >= 52)
 
 
 def test_three_hundred_at_once_on_a_cold_key_are_all_served(product: Product) -> None:

@@ -35,7 +35,7 @@ class Upstream:
 
     def weather(self, script: str) -> None:
         """Let a script hold for every request; an empty one is fair weather."""
-        assert requests.put(f"{self.url}/sandbox/weather", data=script, timeout=5).json() == {"weather": script}
+        assert requests.put(f"{self.url}/sandbox/weather", data=script, timeout=60).json() == {"weather": script}
 
     def stop(self) -> None:
         """End it."""
@@ -49,4 +49,4 @@ class Upstream:
 
     def journal(self) -> list[dict[str, Any]]:
         """Return what it was asked, oldest first."""
-        return list(requests.get(f"{self.url}/sandbox/requests", timeout=5).json()["requests"])
+        return list(requests.get(f"{self.url}/sandbox/requests", timeout=60).json()["requests"])

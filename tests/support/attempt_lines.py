@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 # Fields that only the log has; answers do not state them.
-_OF_THE_LOG = {"used_model", "start_ms", "first_byte_ms", "first_content_ms", "end_ms"}
+_OF_THE_LOG = {
+    *("used_model", "start_ms", "connect_start_ms", "connect_end_ms", "first_byte_ms", "first_content_ms", "end_ms")
+}
 
 
 def without_times(attempts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

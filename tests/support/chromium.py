@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
+
+from tests.stack.product import eventually
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30.0
@@ -64,15 +65,16 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until a script's expression is true, also while one page follows another. Raises TimeoutError."""
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            try:
-                if self.run(f"Boolean({condition})"):
-                    return
-            except RuntimeError:
-                pass  # The page is just being replaced.
-            time.sleep(0.05)
-        raise TimeoutError(f"{condition}\n{self.run('document.body.innerText')}\n{self.problems}")
+        try:
+            eventually(lambda: self._holds(condition), patience=PATIENCE)
+        except AssertionError:
+            raise TimeoutError(f"{condition}\n{self.run('document.body.innerText')}\n{self.problems}") from None
+
+    def _holds(self, condition: str) -> bool:
+        # It fails while a page is being replaced.
+        with suppress(RuntimeError):
+            return bool(self.run(f"Boolean({condition})"))
+        return False
 
     def fill(self, selector: str, value: str) -> None:
         """Write into a field."""
@@ -124,9 +126,8 @@ def chromium(profile: Path) -> Iterator[Browser]:
 
 def _address(profile: Path) -> str:
     """Return where a browser that just started listens: it writes that down."""
-    file, until = profile / "DevToolsActivePort", time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if file.exists() and len(lines := file.read_text().splitlines()) == 2:
-            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-        time.sleep(0.05)
-    raise TimeoutError("the browser did not start")
+    file = profile / "DevToolsActivePort"
+    port, path = eventually(
+        lambda: file.exists() and len(lines := file.read_text().splitlines()) == 2 and lines, patience=PATIENCE
+    )
+    return f"ws://127.0.0.1:{port}{path}"

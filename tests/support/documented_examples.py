@@ -180,8 +180,6 @@ NOT_RUN = {
     "docs/operations.md: # recovery": "tests/stack/test_point_in_time.py runs it",
     "docs/performance.md: script/bench": _LONG,
     "docs/releasing.md: ": _RELEASE,
-    "docs/self-hosted.md: ORGANIZATION=": "needs a server of models: tests/api/test_own_models.py asks one",
-    "docs/self-hosted.md: curl": "needs a server of models: tests/api/test_own_models.py asks one",
 }
 
 

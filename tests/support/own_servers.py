@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, NamedTuple
@@ -110,10 +111,25 @@ class Asked(NamedTuple):
 class OwnServer:
     """A server of models: its answers, which a test sets, and what it was asked."""
 
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, server: ThreadingHTTPServer) -> None:
+        self.port = server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
         self.answers: Answers = {}
         self.asked: list[Asked] = []
+        self._server = server
+        self._thread = Thread(target=server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def kill(self) -> None:
+        """End it: connections to it are refused from then on."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+
+    def times_asked(self, path: str) -> int:
+        """Return how often a path was asked."""
+        return self.paths.count(path)
 
     @property
     def paths(self) -> list[str]:
@@ -151,19 +167,31 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    served: OwnServer
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing: a caller that no longer waits has gone."""
+
+
+@contextmanager
+def serve(port: int = 0) -> Iterator[OwnServer]:
+    """Run a server of models."""
+    server = _Server(("127.0.0.1", port), _Handler)
+    server.served = OwnServer(server)
+    try:
+        yield server.served
+    finally:
+        server.served.kill()
+
+
 @pytest.fixture
 def own_server(settings: Any) -> Iterator[OwnServer]:
     """A server of models at a private address, which the operator allows."""
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    server.served = OwnServer(server.server_port)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server.served
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve() as server:
+        yield server
 
 
 def chat_answer(message: dict[str, Any], usage: dict[str, int] | None = None) -> dict[str, Any]:

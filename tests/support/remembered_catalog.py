@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 from django.conf import settings
@@ -40,7 +40,10 @@ def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
             if len(kept) > _MAX_KEPT:
                 kept.popitem(last=False)
             last[:] = [(version, kept[content])]
-        return replace(last[0][1], generation=generation)
+        # Not `dataclasses.replace`, which would index all names again.
+        catalog = copy(last[0][1])
+        object.__setattr__(catalog, "generation", generation)
+        return catalog
 
     return read_or_recall
 

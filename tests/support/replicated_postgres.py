@@ -102,11 +102,11 @@ class ReplicatedPostgres:
         try:
             self.replica = self._copy()
             self.replica.start()
-            eventually(self._streams, patience=30)
+            eventually(self._streams)
             if synchronous:
                 self.primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 self.primary.run("SELECT pg_reload_conf()")
-                eventually(lambda: self._state() == ("streaming", "sync"), patience=30)
+                eventually(lambda: self._state() == ("streaming", "sync"))
         except BaseException:
             self.close()
             raise
@@ -129,7 +129,7 @@ class ReplicatedPostgres:
     def promote(self) -> None:
         """Make the replica a primary, and wait until it takes writes."""
         self.replica.run("SELECT pg_promote()")
-        eventually(lambda: self.replica.run("SELECT pg_is_in_recovery()") == [(False,)], patience=30)
+        eventually(lambda: self.replica.run("SELECT pg_is_in_recovery()") == [(False,)])
 
     def fail_over(self) -> float:
         """Kill the primary and promote the replica; return the seconds that it took."""

@@ -22,7 +22,7 @@ from apps.billing import balances, reservations
 from apps.billing.worker_leases import worker_name
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import credentials, policy
-from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.admission import offline_accounts, offline_admission
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import outbox, worker_lease
 from apps.gateway.settlement.outbox import BUFFER
@@ -94,7 +94,7 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     policy.forget_all()
     circuit_breaker.CIRCUIT_BREAKERS.reset()
     credentials.reset_cooldowns()
-    last_balances.forget_all()
+    offline_accounts.forget_all()
     offline_admission.forget_all()
     outbox.prepare()
     BUFFER.take()

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
+from tests.stack.product import eventually
 from tests.support.valkey_tls import Tls
 
 # The variable that has the suite's own stores include a cluster.
@@ -92,7 +94,7 @@ class ValkeyCluster:
 
     def wait_until_whole(self, nodes: int = 2 * PRIMARIES) -> None:
         """Wait until every living node knows of so many, all slots are served, and each replica follows."""
-        _wait_for(lambda: all(self._is_content(port, nodes) for port in self.living()))
+        eventually(lambda: all(self._is_content(port, nodes) for port in self.living()))
 
     def close(self) -> None:
         """End all nodes."""
@@ -153,7 +155,7 @@ class ValkeyCluster:
         program = self._tls.program if self._tls else find_valkey()
         command = [str(program), *where, *(word for name, value in words.items() for word in (f"--{name}", value))]
         self._processes[port] = spawn(command, output=subprocess.DEVNULL, env={}, orphan_signal=signal.SIGKILL)
-        _wait_for(lambda: self._answers(port))
+        eventually(lambda: self._answers(port))
 
     def _join(self) -> None:
         first, *others = (self.node(port) for port in self.ports)
@@ -163,10 +165,10 @@ class ValkeyCluster:
             node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
         for port in self.ports[1:]:
             first.execute_command("CLUSTER", "MEET", "127.0.0.1", port)
-        _wait_for(lambda: all(self._knows(port) == 2 * PRIMARIES for port in self.ports))
+        eventually(lambda: all(self._knows(port) == 2 * PRIMARIES for port in self.ports))
         for place, node in enumerate(others[PRIMARIES - 1 :]):
             primary = self.node(self.ports[place]).execute_command("CLUSTER", "MYID")
-            _wait_for(lambda node=node, primary=primary: _follows(node, primary))
+            eventually(partial(_follows, node, primary))
         self.wait_until_whole()
 
     def _knows(self, port: int) -> int:
@@ -224,11 +226,3 @@ def _free_ports(count: int) -> list[int]:
         for one in held:
             one.close()
     raise LookupError("no free ports")
-
-
-def _wait_for(condition: Any, seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError("the cluster did not come to be")
-        time.sleep(0.05)

@@ -44,7 +44,7 @@ class ValkeySentinels:
             self._start_server(second, "--replicaof", "127.0.0.1", str(first))
             for port in self.sentinels:
                 self._start_sentinel(port, first)
-            eventually(self.is_whole, patience=30)
+            eventually(self.is_whole)
         except BaseException:
             self.close()
             raise
@@ -127,7 +127,7 @@ class ValkeySentinels:
     def _spawn(self, port: int, *words: str) -> None:
         command = [str(self._tls.program if self._tls else find_valkey()), *words]
         self._processes[port] = spawn(command, output=subprocess.DEVNULL, env={}, orphan_signal=signal.SIGKILL)
-        eventually(lambda: self._answers(port), patience=30)
+        eventually(lambda: self._answers(port))
 
     def _made(self, port: int) -> Path:
         folder = self._folder / str(port)

@@ -24,12 +24,20 @@ from gevent.monkey import is_module_patched
 
 from apps.batches.models import BatchLine, BatchStatus, LineOutcome, NativeJob, NativeJobStatus, NativeState
 from apps.batches.native import parked_lines
-from apps.batches.native.formats import JobState, NativeFormat, NativeLine, NotSure, SentJob, format_of
+from apps.batches.native.formats import (
+    JobState,
+    NativeFormat,
+    NativeLine,
+    NotSure,
+    SentJob,
+    format_of,
+    is_refusal,
+)
 from apps.batches.native.parked_lines import MAX_JOB_BYTES, MAX_JOB_LINES, NativeAnswer
 from apps.batches.native.provider_api import MAX_CALL_SECONDS, NoCredential, ProviderApi, api_of, is_key_revoked
 from apps.gateway.failures import UpstreamFailure
 from apps.kernel.concurrency.fairness import FairTurns
-from apps.kernel.errors import Overloaded, is_final
+from apps.kernel.errors import Overloaded, RateLimited, is_final
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError
 
@@ -182,9 +190,13 @@ def _send(job: NativeJob, api: ProviderApi, form: NativeFormat) -> None:
     try:
         external_id = form.submit(api, _sent(job), list(_lines_of(job)))
     except UpstreamFailure as failure:
-        if failure.status is None or not is_final(failure.status):
+        if not is_refusal(failure):
             raise
-        # The provider will not have it: nothing is there, and nothing will be.
+        if failure.status == RateLimited.status:
+            # It is sent again without a search; lines may come in meanwhile.
+            job.status = NativeJobStatus.GATHERING
+            database.write(partial(job.save, update_fields=["status"]))
+            raise
         log.warning("batches.native_refused", job=str(job.pk), status=failure.status, words=failure.message)
         _end(job)
         return
@@ -216,10 +228,15 @@ def _fetch(job: NativeJob, api: ProviderApi, form: NativeFormat, state: JobState
 
 
 def _own(job: NativeJob, answers: Iterator[tuple[str, NativeAnswer]]) -> Iterator[tuple[int, NativeAnswer]]:
-    """Yield the answers to lines of a job, by position; answers to other jobs' lines are left out."""
+    """Yield the results of lines of a job, by position.
+
+    Left out are answers to other jobs' lines, and errors that another try may not meet, such as those of load: these
+    lines run as requests.
+    """
     for custom_id, answer in answers:
         marker, _, position = custom_id.partition("_")
-        if marker == job.pk.hex and position.isdecimal() and len(position) <= len(str(MAX_JOB_LINES)):
+        is_own = marker == job.pk.hex and position.isdecimal() and len(position) <= len(str(MAX_JOB_LINES))
+        if is_own and (200 <= answer.status < 300 or is_final(answer.status)):
             yield int(position), answer
 
 
@@ -247,7 +264,7 @@ def _wait(job: NativeJob, pause: timedelta) -> None:
     job.next_look_at = timezone.now() + pause
     columns = ["status", "external_id", "next_look_at", "looks", "failures", "cancelled_at"]
     if job.status == NativeJobStatus.GATHERING:
-        columns = ["next_look_at"]
+        columns = ["next_look_at", "failures"]
     database.write(partial(job.save, update_fields=columns))
 
 

@@ -29,8 +29,7 @@ from apps.billing import balances, ledger
 from apps.billing.reservations import Note
 from apps.gateway.upstream.batch_exchange import HandedOver
 from apps.kernel.money import NANO, ZERO
-from apps.kernel.secrets.encryption import UnreadableSecretError
-from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_bytes, encrypt_bytes
 
 # Lines of a job, and bytes of its requests: OpenAI takes 50,000 lines and 200 MB, Anthropic 100,000 and 256 MB. It is
 # sent from memory, and so kept smaller.
@@ -106,6 +105,7 @@ def _gathering_job(batch: Batch, asked: HandedOver) -> NativeJob:
         "path": asked.path,
         "credential": asked.credential,
         "is_own_key": asked.is_own_key,
+        **msgspec.structs.asdict(asked.place),
         "status": NativeJobStatus.GATHERING,
     }
     rows = NativeJob.objects.select_for_update().filter(**group, lines__lt=MAX_JOB_LINES)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -20,9 +21,10 @@ from apps.catalog.offers import CatalogProvider
 from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
 from apps.gateway.access.policy import OwnCredential, find_policy, token_of_key
 from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url, service_secrets
-from apps.gateway.failures import UpstreamFailure, error_type_for_status
-from apps.gateway.retry_after import retry_after_of
+from apps.gateway.access.schemes.aws_sigv4 import authorize_storage, region_of
+from apps.gateway.failures import UpstreamFailure, error_type_for_status, retry_after_of
 from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.batch_exchange import NO_PLACE, JobPlace, find_place
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, default_timeouts
 from apps.kernel.errors import ApiError
 from apps.kernel.postgres import database
@@ -37,24 +39,32 @@ MAX_CALL_SECONDS: Final = 120.0
 _ANSWER: Final = 4 * 1024 * 1024
 _WORDS: Final = 300
 _MAX_LINE_BYTES: Final = 40 * 1024 * 1024
+# How the path of a stored object begins.
+STORED: Final = "s3://"
 
 
 class ProviderApi:
-    """A provider's batch API, for one credential."""
+    """A provider's batch API, for one credential. A path that begins with `s3://` is that of a stored object."""
 
     def __init__(
-        self, provider: CatalogProvider, credential: Credential, headers: Mapping[str, str] = {}, beside: str = ""
+        self,
+        provider: CatalogProvider,
+        credential: Credential,
+        place: JobPlace = NO_PLACE,
+        headers: Mapping[str, str] = {},
+        beside: str = "",
     ) -> None:
-        """`headers` and `beside` belong to the format."""
+        """`place` is where the job is kept; `headers` and `beside` belong to the format."""
+        self.place = place
         self._provider, self._credential, self._headers, self._beside = provider, credential, headers, beside
 
     def with_headers(self, headers: Mapping[str, str]) -> ProviderApi:
         """Return the same API, asked with these headers."""
-        return ProviderApi(self._provider, self._credential, headers, self._beside)
+        return ProviderApi(self._provider, self._credential, self.place, headers, self._beside)
 
     def beside(self, folder: str) -> ProviderApi:
         """Return the API in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
-        return ProviderApi(self._provider, self._credential, self._headers, folder)
+        return ProviderApi(self._provider, self._credential, self.place, self._headers, folder)
 
     def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Return the object that is answered to JSON, or to nothing. Raises UpstreamFailure."""
@@ -62,9 +72,11 @@ class ProviderApi:
         return self.send(method, path, data, "application/json")
 
     def send(self, method: str, path: str, data: bytes, content_type: str) -> dict[str, Any]:
-        """Return the object that is answered to data of a type. Raises UpstreamFailure."""
+        """Return the object that is answered to data of a type, empty for no answer. Raises UpstreamFailure."""
         with self._exchange(method, path, data, content_type) as response:
             answered = response.read(_ANSWER)
+        if not answered:
+            return {}
         try:
             return msgspec.json.decode(answered, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -95,19 +107,18 @@ class ProviderApi:
         presented: dict[str, str] = {}
         response: UpstreamResponse | None = None
         try:
-            own = self._credential.own is not None
-            base = fill_base_url(provider.auth, secret, provider.base_url, own=own)
-            if self._beside:
-                parent, _, version = base.rpartition("/")
-                base = f"{parent}/{self._beside}/{version}"
-            url = base + path
+            url = self._address_of(path, secret)
             headers = {
                 "Content-Type": content_type,
                 "Accept": "application/json",
                 "User-Agent": "model-gateway",
                 **self._headers,
             }
-            presented = authorize(provider.auth, secret, SignableRequest(method, url, headers, data))
+            request = SignableRequest(method, url, headers, data)
+            if path.startswith(STORED):
+                presented = authorize_storage(secret, request, region_of(_host_of(provider.base_url)))
+            else:
+                presented = authorize(provider.auth, secret, request)
             sending = connection_pool.send(method, url, headers | presented, data, _timeouts(), new_connection=True)
             response = _result_of(sending)
             if not 200 <= response.status < 300:
@@ -119,6 +130,25 @@ class ProviderApi:
         finally:
             if response is not None:
                 response.close()
+
+    def _address_of(self, path: str, secret: str) -> str:
+        """Return the address of a path of the API, or of a stored object."""
+        provider, place = self._provider, self.place
+        if path.startswith(STORED):
+            storage = place.storage_url or f"https://s3.{region_of(_host_of(provider.base_url))}.amazonaws.com"
+            return f"{storage}/{path.removeprefix(STORED)}"
+        base = fill_base_url(provider.auth, secret, provider.base_url, own=self._credential.own is not None)
+        if place.storage:
+            # Jobs are at the control plane, beside the runtime that answers requests.
+            return (place.api_url or base.replace("//bedrock-runtime", "//bedrock", 1)) + path
+        if self._beside:
+            parent, _, version = base.rpartition("/")
+            base = f"{parent}/{self._beside}/{version}"
+        return base + path
+
+
+def _host_of(address: str) -> str:
+    return urlsplit(address).hostname or ""
 
 
 def _result_of(sending: Generator[None, None, UpstreamResponse]) -> UpstreamResponse:
@@ -153,12 +183,14 @@ def api_of(job: NativeJob) -> ProviderApi:
     provider = catalog_cache.current().providers.get(job.provider_id)
     if provider is None:
         raise NoCredential
+    place = _place_of(job)
     if not job.is_own_key:
         secrets = service_secrets(provider.auth, provider.api_key_env, os.environ)
         named = {f"{provider.id}#{number}": secret for number, secret in enumerate(secrets, start=1)}
         if job.credential not in named:
             raise NoCredential
-        return ProviderApi(provider, Credential(CREDITS, service_secret=named[job.credential], label=job.credential))
+        label = job.credential
+        return ProviderApi(provider, Credential(CREDITS, service_secret=named[label], label=label), place)
     rows = ProviderKey.objects.filter(pk=job.credential, organization_id=job.batch.organization_id)
     row = database.read(rows.filter(status=ProviderKey.Status.ACTIVE).first)
     if row is None:
@@ -170,7 +202,15 @@ def api_of(job: NativeJob) -> ProviderApi:
         credential.secret()
     except UnreadableSecretError:
         raise NoCredential from None
-    return ProviderApi(provider, credential)
+    return ProviderApi(provider, credential, place)
+
+
+def _place_of(job: NativeJob) -> JobPlace:
+    """Return the place that the job was gathered for; that of the catalog for a job without one."""
+    if job.storage:
+        return JobPlace(job.storage, job.role, job.api_url, job.storage_url)
+    offer = catalog_cache.current().find_offer(job.provider_id, job.model_name)
+    return NO_PLACE if offer is None else find_place(offer)
 
 
 def is_key_revoked(job: NativeJob) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.console.browser_session import BrowserSession, begin
-from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form, read_proof
+from apps.console.forms import PASSWORD_RULES, Form, attempt, error_words, read_form, read_proof
 from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
+from apps.kernel.pages.languages import page_language, remember_language
 from apps.kernel.rest.serializers import CamelSerializer, EmailField, NameField
 from apps.organizations.accounts import account_actions, entrance, step_up
 from apps.organizations.accounts.account_serializers import NewPasswordShape
@@ -49,11 +52,15 @@ def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
             words, form = attempt(request, lambda: _act(request, visitor, name))
             if words is not None:
                 messages.success(request, words)
-                return HttpResponseRedirect(reverse("console:account"))
+                response = HttpResponseRedirect(reverse("console:account"))
+                if name == "language":
+                    remember_language(response, visitor.user.language)
+                return response
         visitor.user.refresh_from_db()
     context: dict[str, Any] = {
         "form": form,
         "visitor": visitor.user,
+        "languages": [("", gettext("The browser's language")), *settings.LANGUAGES],
         "password_rules": PASSWORD_RULES,
         "sessions": sessions_of(visitor.user),
         "this_session": name_of(visitor.session),
@@ -73,7 +80,7 @@ def sign_in_methods(request: HttpRequest, visitor: BrowserSession) -> HttpRespon
         try:
             shown = act(request, holder, name)
         except ApiError as error:
-            messages.error(request, error.message)
+            messages.error(request, error_words(error.message))
         if shown is None:
             return HttpResponseRedirect(reverse("console:sign_in_methods"))
     context: dict[str, Any] = {**state_of(request, holder), "visitor": visitor.user, **(shown or {})}
@@ -90,20 +97,32 @@ def _act(request: HttpRequest, visitor: BrowserSession, name: str) -> str:
 
 def _rename(request: HttpRequest, visitor: BrowserSession) -> str:
     account_actions.rename(user=visitor.user, **read_form(request, NameShape))
-    return "Saved."
+    return gettext("Saved.")
+
+
+def _choose_language(request: HttpRequest, visitor: BrowserSession) -> str:
+    """Choose the language; empty is the browser's. Raises InvalidRequest."""
+    code = request.POST.get("language", "")
+    if code and code not in dict(settings.LANGUAGES):
+        raise InvalidRequest("Must be one of the allowed values", param="language")
+    account_actions.choose_language(user=visitor.user, language=code)
+    with page_language(request, visitor.user.language):
+        return gettext("Saved.")
 
 
 def _change_email(request: HttpRequest, visitor: BrowserSession) -> str:
     fields = read_form(request, EmailShape)
     _require_proof(request, visitor)
     entrance.request_email_change(user=visitor.user, email=fields["new_email"])
-    return f"We sent a link to {fields['new_email']}. The address changes when you open it."
+    return gettext("We sent a link to {new_email}. The address changes when you open it.").format(
+        new_email=fields["new_email"]
+    )
 
 
 def _end_session(request: HttpRequest, visitor: BrowserSession) -> str:
     if not end_session(visitor.user, request.POST.get("session", "")):
         raise NotFound("This session has already ended")
-    return "The session was ended."
+    return gettext("The session was ended.")
 
 
 def _end_others(request: HttpRequest, visitor: BrowserSession) -> str:
@@ -111,7 +130,7 @@ def _end_others(request: HttpRequest, visitor: BrowserSession) -> str:
     others = [one.name for one in sessions_of(visitor.user) if one.name != mine]
     for name in others:
         end_session(visitor.user, name)
-    return f"Sessions ended: {len(others)}."
+    return gettext("Sessions ended: {number}.").format(number=len(others))
 
 
 def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
@@ -123,7 +142,9 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
     begin(request, response, visitor.user)
     messages.success(
         request,
-        "The password was changed. Your other sessions and signed-in programs were ended; API keys still work.",
+        gettext(
+            "The password was changed. Your other sessions and signed-in programs were ended; API keys still work."
+        ),
     )
     return response
 
@@ -138,6 +159,7 @@ def _holder(visitor: BrowserSession) -> Holder:
 
 _ACTIONS: Final[dict[str, _Action]] = {
     "rename": _rename,
+    "language": _choose_language,
     "email": _change_email,
     "end": _end_session,
     "end-others": _end_others,

@@ -8,9 +8,10 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.alerts import actions
-from apps.alerts.access import access_alerts
+from apps.alerts.access import DESTINATIONS, access_alerts
 from apps.alerts.kind_names import EVENTS, KindName
 from apps.alerts.models import AlertDestination, AlertRule
 from apps.alerts.serializers import (
@@ -20,18 +21,25 @@ from apps.alerts.serializers import (
     rule_fields_of_others,
 )
 from apps.alerts.views import DESTINATION_KIND, RULE_KIND, find_alerts
-from apps.console.forms import Form, attempt, read_form, read_query
+from apps.console.forms import Form, attempt, error_words, read_form, read_query
 from apps.console.integration_pages import IntegrationPages
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.pages.languages import gettext_lazy, translated_choices
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.models import Role
 
 PER_PAGE = 50
-_TABS = (("alerts", "Alerts"), ("alert_rules", "Rules"), ("alert_destinations", "Destinations"))
-_ASPECTS = [("model", "Each model"), ("provider", "Each provider")]
+_TABS = (
+    ("alerts", gettext_lazy("Alerts")),
+    ("alert_rules", gettext_lazy("Rules")),
+    ("alert_destinations", gettext_lazy("Destinations")),
+)
+# The form's field of where alerts go beside e-mail, and its value for nowhere.
+_WHERE, _NOWHERE = "where", "none"
+_ASPECTS = [("model", gettext_lazy("Each model")), ("provider", gettext_lazy("Each provider"))]
 
 
 @workspace_page(needs=Role.ADMIN)
@@ -44,7 +52,7 @@ def alerts(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     try:
         page = find_alerts(organization, read_query(request, AlertsQuery, **given))
     except InvalidRequest as error:
-        form = Form(problem=error.message)
+        form = Form(problem=error_words(error.message))
         page = find_alerts(organization, {"limit": PER_PAGE})
     rows = [
         {
@@ -66,6 +74,8 @@ def alerts(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         following=page.next_cursor,
         is_later=bool(request.GET.get("cursor")),
         reader=reader,
+        quiet_from=f"{reader.quiet_from:%H:%M}" if reader.quiet_from else "",
+        quiet_until=f"{reader.quiet_until:%H:%M}" if reader.quiet_until else "",
         tabs=_tabs(workspace, "alerts"),
     )
 
@@ -81,7 +91,7 @@ def read_alerts(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST", needs=Role.ADMIN)
 def alert_emails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Switch the visitor's e-mails on or off."""
+    """Switch the visitor's e-mails on or off, or set their quiet hours."""
     _, reader = access_alerts(workspace.user, str(workspace.organization.id))
     fields, form = attempt(
         request, lambda: read_form(request, AlertPreferencesShape, organizationId=str(workspace.organization.id))
@@ -89,45 +99,71 @@ def alert_emails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     if fields is None:
         messages.error(request, form.problem or "; ".join(form.errors.values()))
     else:
-        chosen = actions.choose_emails(reader=reader, by_email=fields["by_email"])
-        messages.success(request, f"E-mails about alerts are {'on' if chosen.by_email else 'off'} for you.")
+        fields.pop("organization_id")
+        chosen = actions.choose_emails(reader=reader, **fields)
+        if "by_email" in fields:
+            on, off = gettext("E-mails about alerts are on for you."), gettext("E-mails about alerts are off for you.")
+            messages.success(request, on if chosen.by_email else off)
+        else:
+            messages.success(request, gettext("Your quiet hours were saved."))
     return back_to("alerts", workspace)
 
 
 class _RulePages(IntegrationPages[AlertRule]):
     kind = RULE_KIND
     route, one, parameter = "alert_rules", "alert_rule", "rule_id"
-    entry, noun = "alerts", "alert rule"
+    entry = "alerts"
+    removed_words = gettext_lazy("The alert rule was removed: {name}.")
+    on_words = gettext_lazy("The alert rule {name} is active now.")
+    off_words = gettext_lazy("The alert rule {name} is inactive now.")
 
     def read(self, request: HttpRequest, **given: Any) -> dict[str, Any]:
         # The form has the fields of every kind.
         others = rule_fields_of_others(request.POST.get("kind", ""))
+        where = request.POST.get(_WHERE, "")
+        if where:
+            given["destinationIds"] = [] if where == _NOWHERE else [where]
         return read_form(request, self.kind.new, leave_out=others, **given)
 
     def added(self, request: HttpRequest, name: str) -> str:
-        return f"The alert rule was added: {name}."
-
-    def removed(self, row: AlertRule) -> str:
-        return f"The alert rule was removed: {row}."
+        return gettext("The alert rule was added: {name}.").format(name=name)
 
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
-        return {"kinds": KindName.choices, "aspects": _ASPECTS, "tabs": _tabs(workspace, self.route)}
+        rows = DESTINATIONS.living.filter(organization=workspace.organization).order_by("name")
+        names = {str(one.pk): one.name for one in rows}
+        where = [
+            ("", gettext_lazy("E-mail and every destination")),
+            (_NOWHERE, gettext_lazy("E-mail only")),
+            *names.items(),
+        ]
+        return {
+            "kinds": translated_choices(KindName.choices),
+            "aspects": _ASPECTS,
+            "where": where,
+            "names": names,
+            "tabs": _tabs(workspace, self.route),
+        }
 
 
 class _DestinationPages(IntegrationPages[AlertDestination]):
     kind = DESTINATION_KIND
     route, one, parameter = "alert_destinations", "alert_destination", "destination_id"
-    entry, noun = "alerts", "alert destination"
+    entry = "alerts"
+    removed_words = gettext_lazy("The alert destination {name} was removed, and its credentials erased.")
+    on_words = gettext_lazy("The alert destination {name} is active now.")
+    off_words = gettext_lazy("The alert destination {name} is inactive now.")
 
     def read(self, request: HttpRequest, **given: Any) -> dict[str, Any]:
         others = destination_fields_of_others(request.POST.get("kind", ""))
         return read_form(request, self.kind.new, leave_out=others, **given)
 
     def added(self, request: HttpRequest, name: str) -> str:
-        return f"The alert destination {name} was added. Send it a test to see that it answers."
+        return gettext("The alert destination {name} was added. Send it a test to see that it answers.").format(
+            name=name
+        )
 
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
-        return {"kinds": AlertDestination.Kind.choices, "tabs": _tabs(workspace, self.route)}
+        return {"kinds": translated_choices(AlertDestination.Kind.choices), "tabs": _tabs(workspace, self.route)}
 
 
 _RULES, _DESTINATIONS = _RulePages(), _DestinationPages()
@@ -139,9 +175,16 @@ def send_test(request: HttpRequest, workspace: Workspace, destination_id: str) -
     destination = _DESTINATIONS.access(workspace, destination_id)
     _, form = attempt(request, lambda: actions.test_destination(destination=destination))
     if form.status != 200:
-        messages.error(request, f"The alert destination {destination} did not accept the test. {form.problem}")
+        messages.error(
+            request,
+            gettext("The alert destination {destination} did not accept the test. {problem}").format(
+                destination=destination, problem=form.problem
+            ),
+        )
     else:
-        messages.success(request, f"The alert destination {destination} accepted the test.")
+        messages.success(
+            request, gettext("The alert destination {destination} accepted the test.").format(destination=destination)
+        )
     return back_to("alert_destinations", workspace)
 
 

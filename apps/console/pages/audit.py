@@ -8,18 +8,22 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
-from apps.organizations.journal.audit_views import find_entries
+from apps.kernel.pages.languages import translated
 from apps.organizations.models import AuditEntry, Role
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import AuditQuery
+from apps.organizations.views import find_entries
 
 PER_PAGE = 50
+# Details with values of the API that have labels; other texts are people's own.
+_LABELLED = frozenset({"action", "mode", "period", "plan", "role", "status"})
 _FILTERS = ("action", "actor", "resourceType", "startDate", "endDate")
 
 
@@ -50,12 +54,18 @@ def _words_of(row: AuditEntry) -> list[str]:
     """Return what an entry tells beside its action: each change as from and to."""
     details: dict[str, Any] = dict(row.details)
     changes = details.pop("changes", {})
-    words = [f"{name}: {_text(one['from'])} → {_text(one['to'])}" for name, one in changes.items()]
-    return words + [f"{name}: {_text(value)}" for name, value in details.items() if value not in (None, "", [])]
+    words = [f"{name}: {_text(name, one['from'])} → {_text(name, one['to'])}" for name, one in changes.items()]
+    return words + [f"{name}: {_text(name, value)}" for name, value in details.items() if value not in (None, "", [])]
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and value else "none" if value in (None, "") else json.dumps(value)
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return gettext("yes") if value else gettext("no")
+    if value in (None, "", []):
+        return gettext("none")
+    if isinstance(value, str):
+        return translated(value) if name in _LABELLED else value
+    return json.dumps(value, ensure_ascii=False)
 
 
 PATHS = [

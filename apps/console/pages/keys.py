@@ -14,25 +14,28 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.catalog import catalog_cache
-from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.pages.limits import rows_of
 from apps.console.pages.projects import team_choices
 from apps.console.rendering import show
-from apps.console.snippets import client_settings
+from apps.console.snippets import NO_KEY_HERE, client_settings, first_model, first_requests
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import find_id
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.keys import actions
 from apps.keys.access import NO_KEY, NO_RULE, access_key, access_keys
 from apps.keys.iam import EVERY_MCP_SERVER, MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import quoted_key
 from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, NewRuleShape, RotationShape
+from apps.limits.models import Limit
 from apps.logs.activity import window_of
 from apps.logs.usage import find_key_use
 from apps.mcp_servers.access import usable_servers
@@ -45,20 +48,41 @@ PER_PAGE: Final = 50
 MAX_WANTED: Final = 100
 # Days of a key's sparkline, today included.
 SPARKLINE_DAYS: Final = 7
-PERIODS: Final = (("", "No such limit"), *((value, f"per {words.lower()}") for value, words in ApiKey.Period.choices))
+PER_PERIOD: Final = {
+    ApiKey.Period.HOUR: gettext_lazy("per hour"),
+    ApiKey.Period.DAY: gettext_lazy("per day"),
+    ApiKey.Period.WEEK: gettext_lazy("per week"),
+    ApiKey.Period.MONTH: gettext_lazy("per month"),
+}
+PERIODS: Final = (("", gettext_lazy("No such limit")), *((value, PER_PERIOD[value]) for value in ApiKey.Period))
 OVERLAPS: Final = (
-    (0, "Now"),
-    (1, "In an hour"),
-    (24, "In a day"),
-    (72, "In three days"),
-    (168, "In a week"),
+    (0, gettext_lazy("Now")),
+    (1, gettext_lazy("In an hour")),
+    (24, gettext_lazy("In a day")),
+    (72, gettext_lazy("In three days")),
+    (168, gettext_lazy("In a week")),
 )
-EFFECTS: Final = (("allow", "Allow only"), ("deny", "Deny"))
-PRICE_CLASSES: Final = (("free", "Free models"), ("paid", "Paid models"))
+EFFECTS: Final = (("allow", gettext_lazy("Allow only")), ("deny", gettext_lazy("Deny")))
+PRICE_CLASSES: Final = (("free", gettext_lazy("Free models")), ("paid", gettext_lazy("Paid models")))
 # The member of a rule's value that lists names, by kind; a rule about prices has none.
 _LISTS: Final = {"models": "models", "providers": "providers", MCP_SUBJECT: MCP_FIELD}
 _PRICING: Final = "pricing"
-_PRICES: Final = (("maxInputPrice", "input"), ("maxOutputPrice", "output"))
+_PRICES: Final = (
+    ("maxInputPrice", gettext_lazy("input at most ${price} per million tokens")),
+    ("maxOutputPrice", gettext_lazy("output at most ${price} per million tokens")),
+)
+_PRICED_MODELS: Final = {"free": gettext_lazy("free models"), "paid": gettext_lazy("paid models")}
+# A rule's effect and kind.
+_RULE_NAMES: Final = {
+    ("allow", "models"): gettext_lazy("Allow only models"),
+    ("deny", "models"): gettext_lazy("Deny models"),
+    ("allow", "providers"): gettext_lazy("Allow only providers"),
+    ("deny", "providers"): gettext_lazy("Deny providers"),
+    ("allow", "pricing"): gettext_lazy("Allow only pricing"),
+    ("deny", "pricing"): gettext_lazy("Deny pricing"),
+    ("allow", MCP_SUBJECT): gettext_lazy("Allow only MCP servers"),
+    ("deny", MCP_SUBJECT): gettext_lazy("Deny MCP servers"),
+}
 
 
 @workspace_page()
@@ -157,6 +181,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
         "key": key,
         "has_token": key.prefix not in actions.WITHOUT_TOKEN,
         "teams": team_choices(workspace, key.team),
+        "limits": rows_of(Limit.objects.filter(api_key=key).order_by("name", "id")),
         "periods": PERIODS,
         "overlaps": OVERLAPS,
         "origins": "\n".join(key.allowed_origins),
@@ -198,22 +223,22 @@ def _change(request: HttpRequest, key: ApiKey, user: User) -> str:
         # The form sends the team, changed or not.
         changes.pop("team_id", None)
     actions.change_api_key(key=key, changes={**changes, **limit}, user=user)
-    return "Saved."
+    return gettext("Saved.")
 
 
 def _deactivate(request: HttpRequest, key: ApiKey) -> str:
     actions.change_api_key(key=key, changes={"status": ApiKey.Status.INACTIVE})
-    return "The key is off: requests with it are refused until you turn it on again."
+    return gettext("The key is off: requests with it are refused until you turn it on again.")
 
 
 def _activate(request: HttpRequest, key: ApiKey) -> str:
     actions.change_api_key(key=key, changes={"status": ApiKey.Status.ACTIVE})
-    return "The key is on."
+    return gettext("The key is on.")
 
 
 def _revoke(request: HttpRequest, key: ApiKey) -> str:
     actions.delete_api_key(key=key)
-    return f"The key “{key.description}” was revoked."
+    return gettext("The key “{description}” was revoked.").format(description=key.description)
 
 
 def _rotate(request: HttpRequest, workspace: Workspace, key_id: str) -> dict[str, Any]:
@@ -228,7 +253,7 @@ def _accounts(workspace: Workspace) -> list[tuple[str, str]]:
     if not (workspace.is_admin or workspace.is_lead):
         return []
     rows = [(str(one.id), one.name) for one in access_service_accounts(workspace.user, workspace.organization.id)]
-    return [("", "You"), *rows] if rows else []
+    return [("", gettext("You")), *rows] if rows else []
 
 
 def _open_projects(workspace: Workspace) -> list[Project]:
@@ -259,14 +284,14 @@ def words_of(rule: IamRule, known: Mapping[str, Container[str]]) -> dict[str, An
     value = rule.rule_value
     if kind == _PRICING:
         prices = [(words, value[name]) for name, words in _PRICES if value.get(name) is not None]
-        bounds = [f"{words} at most ${price} per million tokens" for words, price in prices]
-        things = [", ".join([f"{value['pricingType']} models", *bounds])]
+        bounds = [words.format(price=price) for words, price in prices]
+        things = [", ".join([_PRICED_MODELS.get(value["pricingType"], "{}").format(value["pricingType"]), *bounds])]
         unknown: list[str] = []
     else:
         things = list(value.get(_LISTS[kind], ()))
         # A tool is named after its server; whether the server has it, only the server can say.
         unknown = [one for one in things if (one.partition("/")[0] if kind == MCP_SUBJECT else one) not in known[kind]]
-    return {"effect": dict(EFFECTS)[effect], "kind": kind, "things": things, "unknown": unknown}
+    return {"name": _RULE_NAMES[effect, kind], "kind": kind, "things": things, "unknown": unknown}
 
 
 def _add_rule(request: HttpRequest, key: ApiKey) -> str:
@@ -281,7 +306,7 @@ def _add_rule(request: HttpRequest, key: ApiKey) -> str:
         # Drop duplicates.
         rule = {**rule, "rule_value": {name: list(dict.fromkeys(ids)) for name, ids in rule["rule_value"].items()}}
     actions.create_rule(key=key, **rule)
-    return "The rule is on."
+    return gettext("The rule is on.")
 
 
 def _switch_rule(request: HttpRequest, key: ApiKey) -> str:
@@ -289,13 +314,13 @@ def _switch_rule(request: HttpRequest, key: ApiKey) -> str:
     rule = _rule_of(request, key)
     is_on = rule.status == IamRule.Status.ACTIVE
     actions.change_rule(rule=rule, changes={"status": IamRule.Status.INACTIVE if is_on else IamRule.Status.ACTIVE})
-    return "The rule is off." if is_on else "The rule is on."
+    return gettext("The rule is off.") if is_on else gettext("The rule is on.")
 
 
 def _remove_rule(request: HttpRequest, key: ApiKey) -> str:
     """Remove a rule. Raises NotFound."""
     actions.delete_rule(rule=_rule_of(request, key))
-    return "The rule was removed."
+    return gettext("The rule was removed.")
 
 
 def _value_of(request: HttpRequest, kind: str) -> dict[str, Any]:

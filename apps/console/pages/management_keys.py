@@ -9,28 +9,30 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form, read_proof
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.pages.languages import gettext_lazy
 from apps.organizations.accounts import step_up
 from apps.organizations.credentials import management_keys as actions
 from apps.organizations.credentials import two_factor
 from apps.organizations.credentials.ceremonies import Holder
 from apps.organizations.credentials.management_keys import CreatedManagementKey
-from apps.organizations.management_key_views import NewManagementKeyShape, find_key
 from apps.organizations.models import ManagementScope, Role
+from apps.organizations.views import NewManagementKeyShape, find_key
 
 SCOPES: Final = {
-    ManagementScope.READ: "Read projects, members, keys, settings and usage",
-    ManagementScope.KEYS: "Create, change and revoke API keys, access rules and provider keys",
-    ManagementScope.LIMITS: "Change limits, also those of API keys",
-    ManagementScope.SETTINGS: "Change projects, guardrails, log sinks, MCP servers and the organization",
-    ManagementScope.MEMBERS: "Invite, change and remove members, up to the role admin",
-    ManagementScope.BILLING: "Read transactions and cards",
-    ManagementScope.LOGS: "Read logs, guardrail findings and the audit log",
+    ManagementScope.READ: gettext_lazy("Read projects, members, keys, settings and usage"),
+    ManagementScope.KEYS: gettext_lazy("Create, change and revoke API keys, access rules and provider keys"),
+    ManagementScope.LIMITS: gettext_lazy("Change limits, also those of API keys"),
+    ManagementScope.SETTINGS: gettext_lazy("Change projects, guardrails, log sinks, MCP servers and the organization"),
+    ManagementScope.MEMBERS: gettext_lazy("Invite, change and remove members, up to the role admin"),
+    ManagementScope.BILLING: gettext_lazy("Read transactions and cards"),
+    ManagementScope.LOGS: gettext_lazy("Read logs, guardrail findings and the audit log"),
 }
 
 
@@ -86,7 +88,7 @@ def _rotate(request: HttpRequest, workspace: Workspace) -> CreatedManagementKey:
 def _revoke(request: HttpRequest, workspace: Workspace) -> str:
     key = find_key(workspace.organization, request.POST.get("key", ""))
     actions.revoke_management_key(key=key)
-    return f"The management key “{key.name}” was revoked."
+    return gettext("The management key “{name}” was revoked.").format(name=key.name)
 
 
 _MADE: Final[dict[str, Callable[[HttpRequest, Workspace], CreatedManagementKey]]] = {

@@ -10,12 +10,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, is_unticked, read_form
 from apps.console.integration_pages import TEST, IntegrationPages
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.mcp_servers import actions
 from apps.mcp_servers.actions import ListedTool
@@ -25,15 +27,17 @@ from apps.mcp_servers.views import KIND
 from apps.organizations.models import Role
 
 # List fields of the form with their "all" checkbox: an empty list means none, never all.
-_RETYPE = "Type it again: secrets are not shown again"
-_RETYPE_VALUES = "Type the values again: secrets are not shown again"
+_RETYPE = gettext_lazy("Type it again: secrets are not shown again")
+_RETYPE_VALUES = gettext_lazy("Type the values again: secrets are not shown again")
 _LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
 
 
 class _McpServerPages(IntegrationPages[McpServer]):
     kind = KIND
     route, one, parameter = "mcp_servers", "mcp_server", "server_id"
-    noun = "MCP server"
+    removed_words = gettext_lazy("The MCP server {name} was removed, and its credentials erased.")
+    on_words = gettext_lazy("The MCP server {name} is active now.")
+    off_words = gettext_lazy("The MCP server {name} is inactive now.")
 
     def blank(self) -> Form:
         return Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)})
@@ -45,8 +49,9 @@ class _McpServerPages(IntegrationPages[McpServer]):
         return _without_secrets(request, form)
 
     def added(self, request: HttpRequest, name: str) -> str:
-        words = "it was not tested" if is_unticked(request, TEST) else "it lists its tools"
-        return f"The MCP server {name} was registered; {words}."
+        if is_unticked(request, TEST):
+            return gettext("The MCP server {name} was registered; it was not tested.").format(name=name)
+        return gettext("The MCP server {name} was registered; it lists its tools.").format(name=name)
 
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
         return {"picked": _picked(request, form)}
@@ -64,7 +69,7 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
     changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
     if changed is None:
         return _show_server(request, workspace, server, _without_secrets(request, form))
-    messages.success(request, f"The MCP server {changed} was changed.")
+    messages.success(request, gettext("The MCP server {name} was changed.").format(name=changed))
     return back_to("mcp_servers", workspace)
 
 
@@ -84,7 +89,7 @@ def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     if changes is None:
         return _show_server(request, workspace, server, form)
     changed = actions.change_server(server=server, changes=changes)
-    messages.success(request, f"The changed tool {tool} was accepted.")
+    messages.success(request, gettext("The changed tool {tool} was accepted.").format(tool=tool))
     return _show_tools(request, workspace, changed)
 
 

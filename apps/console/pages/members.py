@@ -1,4 +1,4 @@
-"""Members and invitations: roles, removal, inviting by e-mail."""
+"""Members and invitations: roles, removal, inviting by e-mail; one member with their limits."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from typing import Any, Final
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.pages.limits import rows_of
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.pages.languages import gettext_lazy, translated
+from apps.limits.access import limits_of
 from apps.organizations import actions, invitations
-from apps.organizations.access import access_membership, access_organization, people_of, reaches, require
+from apps.organizations.access import (
+    access_membership,
+    access_organization,
+    find_membership,
+    people_of,
+    reaches,
+    require,
+)
 from apps.organizations.accounts import entrance
 from apps.organizations.accounts.account_emails import delivery
 from apps.organizations.accounts.account_serializers import NewInvitationShape
@@ -22,9 +33,9 @@ from apps.organizations.models import Membership, Role
 from apps.organizations.serializers import MemberChangesShape
 
 ROLES: Final = (
-    (Role.DEVELOPER, "Developer: creates own keys, sees logs and usage"),
-    (Role.ADMIN, "Admin: also all keys, projects, members, provider keys"),
-    (Role.OWNER, "Owner: also billing, retention and deletion"),
+    (Role.DEVELOPER, gettext_lazy("Developer: creates own keys, sees logs and usage")),
+    (Role.ADMIN, gettext_lazy("Admin: also all keys, projects, members, provider keys")),
+    (Role.OWNER, gettext_lazy("Owner: also billing, retention and deletion")),
 )
 
 
@@ -43,7 +54,14 @@ def members(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     waiting = invitations.waiting(workspace.organization).order_by("created_at", "id")
     context: dict[str, Any] = {
         "form": form,
-        "rows": [{"member": row, "may_change": _may_change(workspace, row)} for row in rows],
+        "rows": [
+            {
+                "member": row,
+                "may_open": workspace.is_admin or row.user_id == workspace.user.id,
+                "may_change": _may_change(workspace, row),
+            }
+            for row in rows
+        ],
         "invitations": waiting if workspace.is_admin else [],
         "delivery": delivery(),
         "roles": [(role, words) for role, words in ROLES if reaches(workspace.role, role)],
@@ -51,7 +69,15 @@ def members(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     return show(request, "members", workspace, entry="members", status=form.status, **context)
 
 
-_LEFT: Final = "You left the organization."
+@workspace_page()
+def one_member(request: HttpRequest, workspace: Workspace, member_id: str) -> HttpResponse:
+    """Show a member's role and limits, to admins and to the member."""
+    member = find_membership(workspace.user, workspace.organization.id, member_id).membership
+    limits = rows_of(limits_of(workspace.organization).filter(member=member.user))
+    return show(request, "member", workspace, entry="members", member=member, limits=limits)
+
+
+_LEFT: Final = gettext_lazy("You left the organization.")
 
 
 def _may_change(workspace: Workspace, row: Membership) -> bool:
@@ -67,20 +93,22 @@ def _act(request: HttpRequest, workspace: Workspace) -> str:
             access_organization(workspace.user, workspace.organization.id, Role.ADMIN)
             found = entrance.find_invitation(workspace.organization, request.POST.get("id", ""))
             invitations.withdraw(organization=workspace.organization, invitation=found)
-            return f"The invitation to {found.email} was withdrawn."
+            return gettext("The invitation to {name} was withdrawn.").format(name=found.email)
         case "change":
             membership, _, role = _member_of(request, workspace)
             require(role, Role.ADMIN)
             wanted = read_form(request, MemberChangesShape)
             require(role, wanted["role"])
             changed = actions.change_member(membership=membership, **wanted)
-            return f"{changed.user.email} is now {changed.role}."
+            return gettext("{user} is now {role}.").format(user=changed.user.email, role=translated(changed.role))
         case "remove":
             membership, _, _ = _member_of(request, workspace)
             revoked = actions.remove_member(membership=membership)
             if membership.user_id == workspace.user.id:
                 return _LEFT
-            return f"{membership.user.email} was removed; {revoked} of their keys revoked."
+            return gettext("{user} was removed; {revoked} of their keys revoked.").format(
+                user=membership.user.email, revoked=revoked
+            )
     raise InvalidRequest("There is no such action here")
 
 
@@ -93,7 +121,11 @@ def _invite(request: HttpRequest, workspace: Workspace) -> str:
         return {"email": fields["email"]}
 
     email = do_once(request, workspace.user, invite)["email"]
-    return f"An invitation is on its way to {email}." if delivery() == "sent" else f"{email} is invited."
+    return (
+        gettext("An invitation is on its way to {email}.").format(email=email)
+        if delivery() == "sent"
+        else gettext("{email} is invited.").format(email=email)
+    )
 
 
 def _member_of(request: HttpRequest, workspace: Workspace) -> Any:
@@ -102,4 +134,5 @@ def _member_of(request: HttpRequest, workspace: Workspace) -> Any:
 
 PATHS = [
     path("o/<str:organization_id>/members", members, name="members"),
+    path("o/<str:organization_id>/members/<str:member_id>", one_member, name="member"),
 ]

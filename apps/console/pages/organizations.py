@@ -7,12 +7,14 @@ from typing import Any, Final
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.console.browser_session import BrowserSession, find_browser_session
 from apps.console.forms import Form, attempt, do_once, read_form, read_proof, require_typed
 from apps.console.rendering import show
 from apps.console.visit import LAST_VISITED, back_to, lead_to, public_page, signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
+from apps.kernel.pages.languages import gettext_lazy
 from apps.organizations import actions, deletion, invitations
 from apps.organizations.access import needed_to_change, require, roles_of
 from apps.organizations.accounts import step_up
@@ -24,13 +26,13 @@ from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewOrganizationShape, OrganizationChangesShape
 
 RETENTION: Final = (
-    (RetentionLevel.NONE, "Billing data only: model, provider, tokens, cost, status and times"),
-    (RetentionLevel.METADATA, "Also parameters, tags, finish reason and attempts"),
-    (RetentionLevel.RETAIN, "Also the conversation: prompts, answers, reasoning and tools"),
+    (RetentionLevel.NONE, gettext_lazy("Billing data only: model, provider, tokens, cost, status and times")),
+    (RetentionLevel.METADATA, gettext_lazy("Also parameters, tags, finish reason and attempts")),
+    (RetentionLevel.RETAIN, gettext_lazy("Also the conversation: prompts, answers, reasoning and tools")),
 )
 OUTAGES: Final = (
-    (OutagePolicy.OPEN, "Serve requests within a small allowance, never beyond the last known balance"),
-    (OutagePolicy.CLOSED, "Refuse requests until the counter is back"),
+    (OutagePolicy.OPEN, gettext_lazy("Serve requests within a small allowance, never beyond the last known balance")),
+    (OutagePolicy.CLOSED, gettext_lazy("Refuse requests until the counter is back")),
 )
 
 
@@ -83,7 +85,7 @@ def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpRes
     if request.method == "POST":
         changed, form = attempt(request, lambda: _change(request, workspace))
         if changed is not None:
-            messages.success(request, "Saved.")
+            messages.success(request, gettext("Saved."))
             return lead_to("organization_settings", changed.id)
     context: dict[str, Any] = {
         "form": form,
@@ -114,7 +116,7 @@ def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpRespo
         done, form = attempt(request, delete)
         if done:
             messages.success(
-                request, "The deletion was requested. API keys and management keys are refused from now on."
+                request, gettext("The deletion was requested. API keys and management keys are refused from now on.")
             )
             return back_to("delete_organization", workspace)
     context: dict[str, Any] = {
@@ -134,7 +136,7 @@ def cancel_deletion(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     if done is None:
         messages.error(request, form.problem)
     else:
-        messages.success(request, "The deletion was cancelled. Keys work again; automatic top-up stays off.")
+        messages.success(request, gettext("The deletion was cancelled. Keys work again; automatic top-up stays off."))
     return back_to("organization_settings", workspace)
 
 

@@ -13,13 +13,15 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
-from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once
 from apps.console.pages.refusals import advice_of
 from apps.console.rendering import show
+from apps.console.snippets import NO_KEY_HERE, first_model, first_requests
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
 from apps.keys.access import access_keys
 from apps.keys.actions import create_api_key
@@ -34,16 +36,21 @@ from apps.organizations.models import Project
 RANGES: Final = (7, 30)
 # Chart measures: label, unit, and the field of a model's day.
 MEASURES: Final = {
-    "cost": ("Spend", "USD", "cost"),
-    "requests": ("Requests", "requests", "requestCount"),
-    "tokens": ("Tokens", "tokens", "totalTokens"),
+    "cost": (gettext_lazy("Spend"), "USD", "cost"),
+    "requests": (gettext_lazy("Requests"), "requests", "requestCount"),
+    "tokens": (gettext_lazy("Tokens"), "tokens", "totalTokens"),
+}
+CHART_TITLES: Final = {
+    "cost": gettext_lazy("Spend by model and day (UTC)"),
+    "requests": gettext_lazy("Requests by model and day (UTC)"),
+    "tokens": gettext_lazy("Tokens by model and day (UTC)"),
 }
 LATEST_FAILURES: Final = 5
 FIRST_KEY: Final = "First key"
 _FAILURES: Final = {
-    "upstream_error": "The provider",
-    "client_error": "The request",
-    "gateway_error": "The gateway",
+    "upstream_error": gettext_lazy("The provider"),
+    "client_error": gettext_lazy("The request"),
+    "gateway_error": gettext_lazy("The gateway"),
 }
 Value = Decimal | int | float
 # Series with distinct colors; the rest are added up into one more.
@@ -68,7 +75,10 @@ def stack_by_day(days: Sequence[date], values: Mapping[date, Mapping[str, Value]
     return {
         "labels": [day.isoformat() for day in days],
         "unit": unit,
-        "series": [{"name": name, "values": [float(value) for value in values]} for name, values in series.items()],
+        "series": [
+            {"name": gettext(OTHERS) if name == OTHERS else name, "values": [float(value) for value in values]}
+            for name, values in series.items()
+        ],
     }
 
 
@@ -87,7 +97,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     # An organization that uses only free models would see empty cost bars.
     measure = request.GET.get("by", "cost" if totals["cost"] else "requests")
     measure = measure if measure in MEASURES else "cost"
-    words, unit, field = MEASURES[measure]
+    _, unit, field = MEASURES[measure]
     context: dict[str, Any] = {
         "days": days,
         "query": urlencode({"days": days, "by": measure}),
@@ -95,7 +105,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "measure": measure,
         "measures": [(name, one[0]) for name, one in MEASURES.items()],
         "chart": stack_by_day(_days_of(window), _by_model(found, field), unit=unit),
-        "chart_title": f"{words} by model and day (UTC)",
+        "chart_title": CHART_TITLES[measure],
         "totals": totals,
         "failures": _latest_failures(workspace),
     }

@@ -3,6 +3,8 @@
 Requests of the page run through the API's endpoint with a hidden playground key of the visitor (docs/adr/0168), so
 limits, guardrails, budgets and logs apply as usual. No key appears in the page, and no database connection is held
 while a model answers.
+
+A logged request is replayed as a chat in OpenAI's format, whichever format its client used.
 """
 
 from __future__ import annotations
@@ -11,32 +13,92 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.console.browser_session import BrowserSession
 from apps.console.model_cards import FEATURES, ModelCard, current_cards
 from apps.console.rendering import show
-from apps.console.replay import replay_of
+from apps.console.snippets import MAX_BODY, request_body
 from apps.console.visit import signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects import client_dialect_of
 from apps.gateway.routing.availability import find_obstacle
-from apps.kernel.errors import NotFound
+from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.money import plain
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import database
 from apps.kernel.rest.routes import Route, route_table
 from apps.keys.actions import open_playground_key
 from apps.keys.models import ProviderKey
 from apps.logs.access import RequestedIds, access_logs, scope_of_user
+from apps.logs.query import LogRow
 from apps.logs.search import find_row
 from apps.organizations.models import Project
+
+# The format of a route's requests.
+_FORMATS: Final = {"chat_completions": "openai", "messages": "anthropic", "responses": "responses"}
+_SYSTEM: Final = frozenset({"system", "developer"})
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def replay_of(row: LogRow) -> dict[str, Any] | None:
+    """Return a row's request for the playground, None where the row lacks it or the playground cannot send it.
+
+    `system` is the text of a first system prompt; it is not among the `messages` then.
+    """
+    body = request_body(row)
+    if body is None:
+        return None
+    asked = _in_openais_format(_FORMATS[row["route"]], body)
+    if asked is None or not asked.get("messages"):
+        return None
+    messages, system = asked["messages"], ""
+    if messages[0].get("role") in _SYSTEM and isinstance(text := _text_of(messages[0].get("content")), str):
+        system, messages = text, messages[1:]
+    return {
+        "log": str(row["id"]),
+        "model": row["requested_model"],
+        "system": system,
+        "messages": messages,
+        "tools": asked.get("tools"),
+        "temperature": row["temperature"],
+        "maxTokens": row["max_tokens"],
+        "effort": row["reasoning_effort"],
+        "stream": bool(row["streamed"]),
+    }
+
+
+def _in_openais_format(name: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    if name == "openai":
+        return body
+    try:
+        chat = client_dialect_of(name).read_request(_ENCODER.encode(body))
+        encoded = _ENCODER.encode(client_dialect_of("openai").logged_request(chat))
+    except InvalidRequest:
+        # A newer version may refuse what an older one logged, and OpenAI's format lacks some parts.
+        return None
+    if len(encoded) > MAX_BODY:
+        return None
+    asked: dict[str, Any] = msgspec.json.decode(encoded)
+    return asked
+
+
+def _text_of(content: Any) -> Any:
+    """Return the text of a message that has nothing else."""
+    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
+        return "\n\n".join(str(part["text"]) for part in content)
+    return content
+
 
 # Operations that the page may call, and their API routes.
 _ASKED_AT: Final = {
@@ -46,7 +108,7 @@ _ASKED_AT: Final = {
 }
 _TALKING: Final = frozenset({"chat", "image_generation"})
 _SOURCE: Final = "playground"
-_FREE: Final = "free"
+_FREE: Final = gettext_lazy("free")
 
 
 class PlaygroundRequest(ClientRequest):
@@ -162,7 +224,7 @@ def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
         "usable": is_usable,
         "price": words,
         "context": card.context_length,
-        "features": ", ".join(FEATURES[name] for name in card.features if name != "streaming"),
+        "features": ", ".join(str(FEATURES[name]) for name in card.features if name != "streaming"),
         "efforts": ",".join(card.efforts),
         "draws": "image" in card.model.output_modalities,
         "sees": "image" in card.model.input_modalities,
@@ -172,15 +234,16 @@ def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
 def _obstacle(card: ModelCard) -> str:
     """Return why none of a model's providers is reached."""
     found = {find_obstacle(offer.provider) for offer in card.offers}
-    return "no credential for its providers" if len(found) > 1 else found.pop().lower()
+    return gettext("no credential for its providers") if len(found) > 1 else gettext(found.pop()).lower()
 
 
 def _price_words(card: ModelCard) -> str:
     if card.is_free:
         return _FREE
     if card.input_price is None:
-        return "; ".join(card.pieces) or "no price stated"
-    return f"${_short(card.input_price)} in, ${_short(card.output_price or Decimal(0))} out per million tokens"
+        return "; ".join(card.pieces) or gettext("no price stated")
+    words = gettext("${input_price} in, ${output_price} out per million tokens")
+    return words.format(input_price=_short(card.input_price), output_price=_short(card.output_price or Decimal(0)))
 
 
 def _short(price: Decimal) -> str:

@@ -13,16 +13,19 @@ from urllib.parse import urlsplit
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
+from django.utils.translation import gettext
 from oauthlib.common import add_params_to_uri
 from rest_framework import serializers
 
 from apps.console.browser_session import BrowserSession
-from apps.console.forms import Form, attempt, read_form
+from apps.console.forms import Form, attempt, error_words, read_form
+from apps.console.pages.keys import PER_PERIOD
 from apps.console.rendering import show
 from apps.console.visit import MAX_NEXT, POLICY, lead_to, signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
 from apps.kernel.errors import Forbidden, InvalidRequest
 from apps.kernel.money import plain
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField, DecimalTextField, TextField
 from apps.keys.models import ApiKey
@@ -45,8 +48,8 @@ from apps.organizations.models import Project, User
 
 _IN_ALL: Final = "all"
 PERIODS: Final = (
-    *((value, f"per {words.lower()}") for value, words in reversed(ApiKey.Period.choices)),
-    (_IN_ALL, "in all"),
+    *((value, PER_PERIOD[value]) for value in reversed(ApiKey.Period)),
+    (_IN_ALL, gettext_lazy("in all")),
 )
 # The proposed budget in USD per month.
 _BUDGET: Final = Decimal(10)
@@ -135,18 +138,24 @@ def _read_key_request(request: HttpRequest) -> tuple[str, str]:
     check_parameters(query)
     callback_url, challenge = query.get("callback_url", ""), query.get("code_challenge", "")
     if problem := redirect_problem(callback_url):
-        raise Unanswerable(f"The program's address is not valid: {problem}", param="callback_url")
+        raise Unanswerable(
+            gettext("The program's address is not valid: {problem}").format(problem=problem), param="callback_url"
+        )
     if query.get("code_challenge_method") != S256:
-        raise Unanswerable("The program must ask with code_challenge_method S256", param="code_challenge_method")
+        raise Unanswerable(
+            gettext("The program must ask with code_challenge_method S256"), param="code_challenge_method"
+        )
     if not is_challenge(challenge):
-        raise Unanswerable("The program's code_challenge must be 43 characters of base64url", param="code_challenge")
+        raise Unanswerable(
+            gettext("The program's code_challenge must be 43 characters of base64url"), param="code_challenge"
+        )
     return callback_url, challenge
 
 
 def _require_short(request: HttpRequest) -> None:
     """Raise Unanswerable for a request that is too long to survive the sign-in."""
     if len(request.get_full_path()) > MAX_NEXT:
-        raise Unanswerable(f"The program's request is longer than {MAX_NEXT} characters")
+        raise Unanswerable(gettext("The program's request is longer than {number} characters").format(number=MAX_NEXT))
 
 
 def _decision(request: HttpRequest) -> str:
@@ -224,7 +233,7 @@ def _show_problem(request: HttpRequest, visitor: BrowserSession, error: Unanswer
         "consent_problem",
         status=400,
         visitor=visitor.user,
-        problem=error.message,
+        problem=error_words(error.message),
         back=back,
         leads_to=shown_host(back) if back else "",
     )
@@ -263,7 +272,7 @@ def _revoke(request: HttpRequest, workspace: Workspace) -> str:
     consent = access_consent(workspace.user, request.POST.get("program", ""))
     workspace.require_own(consent.project.organization_id, NO_CONSENT)
     actions.revoke_consent(consent=consent)
-    return f"{consent.client} was signed out, and its API key was revoked."
+    return gettext("{client} was signed out, and its API key was revoked.").format(client=consent.client)
 
 
 PATHS = [path("o/<str:organization_id>/programs", programs, name="programs")]

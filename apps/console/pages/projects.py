@@ -8,13 +8,17 @@ from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form, require_typed
+from apps.console.pages.limits import rows_of
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.pages.languages import gettext_lazy
 from apps.keys.models import ApiKey
+from apps.limits.models import Limit
 from apps.organizations import actions
 from apps.organizations.access import NO_PROJECT, access_project
 from apps.organizations.models import Mode, Project, Role, Team
@@ -22,9 +26,9 @@ from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewProjectShape, ProjectChangesShape
 
 MODES: Final = (
-    (Mode.HYBRID, "Your own provider keys first, credits for the rest"),
-    (Mode.CREDITS, "Credits alone"),
-    (Mode.API_KEYS, "Only your own provider keys"),
+    (Mode.HYBRID, gettext_lazy("Your own provider keys first, credits for the rest")),
+    (Mode.CREDITS, gettext_lazy("Credits alone")),
+    (Mode.API_KEYS, gettext_lazy("Only your own provider keys")),
 )
 
 
@@ -51,7 +55,7 @@ def new_project(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
         made, form = attempt(request, lambda: do_once(request, workspace.user, create))
         if made is not None:
-            messages.success(request, "The project was created. Create a key for it next.")
+            messages.success(request, gettext("The project was created. Create a key for it next."))
             return lead_to("project", workspace.organization.id, project_id=made["id"])
     context: dict[str, Any] = {"form": form, "modes": MODES, "teams": team_choices(workspace)}
     return show(request, "new_project", workspace, entry="projects", status=form.status, **context)
@@ -73,13 +77,14 @@ def one_project(request: HttpRequest, workspace: Workspace, project_id: str) -> 
             return lead_to("project", workspace.organization.id, project_id=project.id)
         project.refresh_from_db()
     context: dict[str, Any] = {"form": form, "project": project, "modes": MODES, "teams": team_choices(workspace)}
+    context["limits"] = rows_of(Limit.objects.filter(project=project).order_by("name", "id"))
     return show(request, "project", workspace, entry="projects", status=form.status, **context)
 
 
 def team_choices(workspace: Workspace, current: Team | None = None) -> list[tuple[str, str]]:
     """Return the choices of a team that a project or a key counts for, with the current one; empty without any."""
     teams = [*workspace.teams, *([current] if current and current not in workspace.teams else [])]
-    return [("", "No team"), *((str(one.id), one.name) for one in teams)] if teams else []
+    return [("", gettext("No team")), *((str(one.id), one.name) for one in teams)] if teams else []
 
 
 def _act(request: HttpRequest, project: Project) -> str:
@@ -90,17 +95,17 @@ def _act(request: HttpRequest, project: Project) -> str:
                 request, ProjectChangesShape, leave_out=("status",), never_empty=("name", "cacheDurationSeconds")
             )
             actions.change_project(project=project, changes=changes)
-            return "Saved."
+            return gettext("Saved.")
         case "archive":
             actions.change_project(project=project, changes={"status": Project.Status.ARCHIVED})
-            return "The project is archived: requests with its keys are refused until you restore it."
+            return gettext("The project is archived: requests with its keys are refused until you restore it.")
         case "restore":
             actions.change_project(project=project, changes={"status": Project.Status.ACTIVE})
-            return "The project is active again."
+            return gettext("The project is active again.")
         case "delete":
             require_typed(request, "confirmation", project.name)
             actions.delete_project(project=project)
-            return f"{project.name} was deleted."
+            return gettext("{project} was deleted.").format(project=project.name)
     raise InvalidRequest("There is no such action here")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext, ngettext
 
 from apps.catalog import catalog_cache
 from apps.console.forms import Form, attempt, is_unticked, read_form
@@ -18,6 +19,7 @@ from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import NotFound
 from apps.kernel.money import plain
+from apps.kernel.pages.languages import gettext_lazy
 from apps.keys import provider_keys
 from apps.keys.access import PROVIDER_KEYS
 from apps.keys.models import ProviderKey
@@ -26,13 +28,12 @@ from apps.keys.provider_keys import CUSTOM
 from apps.keys.provider_views import KIND
 from apps.keys.serializers import OwnModelChangesShape
 from apps.organizations.models import Role
-from apps.organizations.plans import limits_of
 
 # Models on a page.
 MAX_SHOWN = 500
 _SERVERS = [
     # The default: without scripts, the form sends it for every provider.
-    ("", "Any OpenAI-compatible server"),
+    ("", gettext_lazy("Any OpenAI-compatible server")),
     ("ollama", "Ollama"),
     ("vllm", "vLLM"),
     ("sglang", "SGLang"),
@@ -45,56 +46,61 @@ _SERVERS = [
 class _ProviderKeyPages(IntegrationPages[ProviderKey]):
     kind = KIND
     route, one, parameter = "provider_keys", "provider_key", "key_id"
-    noun, credentials = "key for", "credential"
+    removed_words = gettext_lazy("The key for {name} was removed, and its credential erased.")
+    on_words = gettext_lazy("The key for {name} is active now.")
+    off_words = gettext_lazy("The key for {name} is inactive now.")
 
     def added(self, request: HttpRequest, name: str) -> str:
-        words = "it was not tested" if is_unticked(request, TEST) else "it works"
-        return f"The key for {name} was added; {words}."
+        if is_unticked(request, TEST):
+            return gettext("The key for {name} was added; it was not tested.").format(name=name)
+        return gettext("The key for {name} was added; it works.").format(name=name)
 
     def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
         providers = catalog_cache.current().providers.values()
         listed = sorted((one.name.casefold(), one.name, one.id) for one in providers)
         return {
-            "is_allowed": limits_of(workspace.organization.plan).provider_keys,
+            "is_allowed": provider_keys.may_have_keys(workspace.organization, CUSTOM),
             "servers": _SERVERS,
             # No default choice: a credential must not go to a provider that the user did not choose.
             "providers": [
-                ("", "Choose a provider"),
+                ("", gettext("Choose a provider")),
                 *((identifier, name) for _, name, identifier in listed),
-                (CUSTOM, "Another, OpenAI-compatible …"),
+                (CUSTOM, gettext("Another, OpenAI-compatible …")),
             ],
         }
 
 
-_PAGES = _ProviderKeyPages()
+PAGES = _ProviderKeyPages()
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
 def provider_models(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
     """Show the models of a custom provider, and set the context and prices of one."""
-    key = _custom_key(workspace, key_id)
+    key = custom_key(workspace, key_id)
     if request.method != "POST":
         return _show_models(request, workspace, key, _form_of(key, request.GET.get("model", "")))
     changed, form = attempt(request, lambda: _change_model(request, key))
     if changed is None:
         return _show_models(request, workspace, key, form)
-    messages.success(request, f"The model {changed.name} was changed.")
+    messages.success(request, gettext("The model {name} was changed.").format(name=changed.name))
     return back_to("provider_models", workspace, key_id=key_id)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
 def refresh_provider_models(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
     """Ask a custom provider's server for its models again."""
-    key = _custom_key(workspace, key_id)
+    key = custom_key(workspace, key_id)
     refreshed, form = attempt(request, lambda: provider_keys.refresh_models(key=key))
     if refreshed is None:
         return _show_models(request, workspace, key, form)
-    messages.success(request, f"The server lists {len(refreshed.found_models)} models.")
+    listed = sum(one.is_found for one in provider_keys.models_of(refreshed).values())
+    messages.success(request, _models_listed(listed))
     return back_to("provider_models", workspace, key_id=key_id)
 
 
-def _custom_key(workspace: Workspace, key_id: str) -> ProviderKey:
-    key = _PAGES.access(workspace, key_id)
+def custom_key(workspace: Workspace, key_id: str) -> ProviderKey:
+    """Return the key of a custom provider of the workspace. Raises NotFound, Forbidden."""
+    key = PAGES.access(workspace, key_id)
     if key.provider != CUSTOM:
         raise NotFound(PROVIDER_KEYS.missing)
     return key
@@ -115,6 +121,11 @@ def _form_of(key: ProviderKey, name: str) -> Form:
     return Form({"model": name, "contextLength": own_context, **values})
 
 
+def _models_listed(number: int) -> str:
+    words = ngettext("The server lists {number} model.", "The server lists {number} models.", number)
+    return words.format(number=number)
+
+
 def _show_models(request: HttpRequest, workspace: Workspace, key: ProviderKey, form: Form) -> HttpResponse:
     models = list(provider_keys.models_of(key).values())
     return show(
@@ -132,7 +143,7 @@ def _show_models(request: HttpRequest, workspace: Workspace, key: ProviderKey, f
 
 
 PATHS = [
-    *_PAGES.paths(),
-    path(f"{_PAGES.row}/models", provider_models, name="provider_models"),
-    path(f"{_PAGES.row}/models/refresh", refresh_provider_models, name="refresh_provider_models"),
+    *PAGES.paths(),
+    path(f"{PAGES.row}/models", provider_models, name="provider_models"),
+    path(f"{PAGES.row}/models/refresh", refresh_provider_models, name="refresh_provider_models"),
 ]

@@ -15,71 +15,80 @@ from apps.console.rendering import may_open, show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField
 from apps.keys.models import ApiKey
 from apps.logs.refusals import Refusals, find_refusals
 
-SPANS: Final = (("1", "24 hours"), ("7", "7 days"), ("30", "30 days"))
+SPANS: Final = (
+    ("1", gettext_lazy("24 hours")),
+    ("7", gettext_lazy("7 days")),
+    ("30", gettext_lazy("30 days")),
+)
 # By status and code: the reason, the advice, and the page for it. An empty code matches any other.
 ADVICE: Final[dict[tuple[int, str], tuple[str, str, str]]] = {
     (402, "insufficient_credits"): (
-        "The organization's credits did not cover the request.",
-        "Add credits, or turn on automatic top-up. A lower max_tokens reserves less.",
+        gettext_lazy("The organization's credits did not cover the request."),
+        gettext_lazy("Add credits, or turn on automatic top-up. A lower max_tokens reserves less."),
         "billing",
     ),
     (402, "usage_limit_exceeded"): (
-        "The key has reached its own spending limit.",
-        "Raise the key's limit, or wait until its next period.",
+        gettext_lazy("The key has reached its own spending limit."),
+        gettext_lazy("Raise the key's limit, or wait until its next period."),
         "keys",
     ),
     (403, "access_denied"): (
-        "An access rule of the key blocks this model or provider.",
-        "Change the key's access rules, or use a model that they allow.",
+        gettext_lazy("An access rule of the key blocks this model or provider."),
+        gettext_lazy("Change the key's access rules, or use a model that they allow."),
         "keys",
     ),
     (410, ""): (
-        "The key's project or organization, or the requested model, is no longer active.",
-        "Restore the project, or use a key of another project.",
+        gettext_lazy("The key's project or organization, or the requested model, is no longer active."),
+        gettext_lazy("Restore the project, or use a key of another project."),
         "projects",
     ),
     (429, "rate_limit_exceeded"): (
-        "More requests per minute than the plan or the key allows.",
-        "Send fewer requests, spread them, or raise the key's limit; larger plans allow more.",
+        gettext_lazy("More requests per minute than the plan or the key allows."),
+        gettext_lazy("Send fewer requests, spread them, or raise the key's limit; larger plans allow more."),
         "keys",
     ),
     (429, "concurrency_exceeded"): (
-        "More requests at once than the plan allows.",
-        "Wait for answers before you send more; larger plans allow more.",
+        gettext_lazy("More requests at once than the plan allows."),
+        gettext_lazy("Wait for answers before you send more; larger plans allow more."),
         "billing",
     ),
     (429, "bytes_in_flight_exceeded"): (
-        "Too many large requests at once.",
-        "Send large files one after the other.",
+        gettext_lazy("Too many large requests at once."),
+        gettext_lazy("Send large files one after the other."),
         "",
     ),
     (429, "too_many_outside_calls"): (
-        "Too many file downloads at once, or their hosts do not respond.",
-        "Send fewer files by URL at once, and check that their host names resolve.",
+        gettext_lazy("Too many file downloads at once, or their hosts do not respond."),
+        gettext_lazy("Send fewer files by URL at once, and check that their host names resolve."),
         "",
     ),
     (429, "batches_in_progress_exceeded"): (
-        "Too many batches are running.",
-        "Wait until one of them has ended.",
+        gettext_lazy("Too many batches are running."),
+        gettext_lazy("Wait until one of them has ended."),
         "",
     ),
     (400, "guardrail_blocked"): (
-        "A guardrail blocked the request.",
-        "See the violations; remove the matched text, or change the rule's action.",
+        gettext_lazy("A guardrail blocked the request."),
+        gettext_lazy("See the violations; remove the matched text, or change the rule's action."),
         "guardrails",
     ),
 }
 _OTHERWISE: Final = {
-    402: ("The request was not paid for.", "See Billing.", "billing"),
-    403: ("The key may not do this.", "See the key's access rules.", "keys"),
-    429: ("Too many requests.", "Send fewer, or spread them.", ""),
+    402: (gettext_lazy("The request was not paid for."), gettext_lazy("See Billing."), "billing"),
+    403: (gettext_lazy("The key may not do this."), gettext_lazy("See the key's access rules."), "keys"),
+    429: (gettext_lazy("Too many requests."), gettext_lazy("Send fewer, or spread them."), ""),
 }
-_UNKNOWN: Final = ("The request was refused.", "See the error that your client received.", "")
+_UNKNOWN: Final = (
+    gettext_lazy("The request was refused."),
+    gettext_lazy("See the error that your client received."),
+    "",
+)
 
 
 class RefusalsQuery(CamelSerializer):

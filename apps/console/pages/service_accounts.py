@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.pages.projects import team_choices
@@ -55,15 +56,21 @@ def _act(request: HttpRequest, workspace: Workspace, name: str) -> str:
             return {"name": actions.create_service_account(organization=organization, **fields).name}
 
         made = do_once(request, workspace.user, create)
-        return f"The service account “{made['name']}” was created. Create an API key that belongs to it next."
+        return gettext("The service account “{name}” was created. Create an API key that belongs to it next.").format(
+            name=made["name"]
+        )
     if name not in ("change", "delete"):
         raise InvalidRequest("There is no such action here")
     account = access_service_account(workspace.user, organization.id, request.POST.get("id", ""))
     if name == "change":
         changes = read_form(request, ServiceAccountChangesShape, never_empty=("name",))
-        return f"{actions.change_service_account(account=account, changes=changes).name} was changed."
+        return gettext("{name} was changed.").format(
+            name=actions.change_service_account(account=account, changes=changes).name
+        )
     revoked = actions.delete_service_account(account=account)
-    return f"{account.name} was deleted; {revoked} of its keys revoked."
+    return gettext("{account} was deleted; {revoked} of its keys revoked.").format(
+        account=account.name, revoked=revoked
+    )
 
 
 PATHS = [path("o/<str:organization_id>/service-accounts", service_accounts, name="service_accounts")]

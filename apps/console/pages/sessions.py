@@ -10,6 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
@@ -76,7 +77,7 @@ def sessions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         is_first=not request.GET.get("cursor"),
         newest=_query_with(values),
         following=None if following is None else _query_with(values, cursor=following),
-        projects=[("", "Any"), *((one.id, one.name) for one in workspace.projects)],
+        projects=[("", gettext("Any")), *((one.id, one.name) for one in workspace.projects)],
     )
 
 

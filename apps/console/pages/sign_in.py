@@ -9,12 +9,14 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.console.browser_session import BrowserSession, begin, end, find_browser_session
 from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import next_path, public_page, signed_in_page
 from apps.console.workspace import organizations_of
+from apps.kernel.pages.languages import translated
 from apps.kernel.rest.origin import address_of
 from apps.organizations import invitations
 from apps.organizations.accounts import entrance, step_up
@@ -84,7 +86,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session."""
     response = HttpResponseRedirect(reverse("console:sign_in"))
     end(request, response)
-    messages.success(request, "You are signed out.")
+    messages.success(request, gettext("You are signed out."))
     return response
 
 
@@ -103,9 +105,9 @@ def send_verification(request: HttpRequest) -> HttpResponse:
     """Send another confirmation e-mail."""
     done, form = attempt(request, lambda: _send_verification(request))
     if done is None:
-        messages.error(request, form.problem or "This is not a valid e-mail address.")
+        messages.error(request, form.problem or gettext("This is not a valid e-mail address."))
     else:
-        messages.success(request, "If this address is not confirmed yet, we have sent it another link.")
+        messages.success(request, gettext("If this address is not confirmed yet, we have sent it another link."))
     return HttpResponseRedirect(reverse("console:sign_in"))
 
 
@@ -123,7 +125,12 @@ def accept_invitation(
             ),
         )
         if membership is not None:
-            messages.success(request, f"You joined {membership.organization.name} as {membership.role}.")
+            messages.success(
+                request,
+                gettext("You joined {organization} as {role}.").format(
+                    organization=membership.organization.name, role=translated(membership.role)
+                ),
+            )
             return HttpResponseRedirect(reverse("console:overview", args=[membership.organization_id]))
     found = invitations.addressed_to(visitor.user).filter(pk=invitation_id, organization_id=organization_id).first()
     status = form.status if found is not None or form.problem else 404

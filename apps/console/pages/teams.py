@@ -12,13 +12,15 @@ from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form, require_typed
-from apps.console.pages.limits import ACTIONS, COUNTS, WINDOWS, owner_of
+from apps.console.pages.limits import ACTIONS, COUNTS, WINDOWS, rows_of
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
 from apps.keys.access import access_keys
 from apps.keys.models import ApiKey
@@ -26,7 +28,6 @@ from apps.limits.access import access_new_limit, limits_of
 from apps.limits.actions import create_limit
 from apps.limits.models import Limit
 from apps.limits.serializers import NewLimitShape
-from apps.limits.state import states_of
 from apps.logs.access import access_activity
 from apps.logs.activity import window_of
 from apps.logs.usage import UsageSum, find_usage
@@ -45,7 +46,7 @@ from apps.organizations.teams.serializers import (
 # Days of usage on a team's page, and keys on it, the newest first.
 USAGE_DAYS: Final = 30
 MAX_KEYS: Final = 50
-_NO_WHOLE: Final = ("", "No other team")
+_NO_WHOLE: Final = ("", gettext_lazy("No other team"))
 
 
 @workspace_page("GET", "POST")
@@ -55,7 +56,10 @@ def teams(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     if request.method == "POST":
         made, form = attempt(request, lambda: do_once(request, workspace.user, lambda: _create(request, workspace)))
         if made is not None:
-            messages.success(request, f"The team “{made['name']}” was created. Put members and projects into it.")
+            messages.success(
+                request,
+                gettext("The team “{name}” was created. Put members and projects into it.").format(name=made["name"]),
+            )
             return lead_to("team", workspace.organization.id, team_id=made["id"])
     seen = Team.objects.filter(pk__in=[one.pk for one in workspace.teams]).select_related("parent")
     living = ~Q(projects__status=DELETED)
@@ -95,7 +99,6 @@ def _contents(workspace: Workspace, access: TeamAccess) -> dict[str, Any]:
     keys = access_keys(
         workspace.user, project_id=None, everyones=access.may_manage_limits, team_id=str(team.id)
     ).keys.select_related("project", "created_by")
-    limits = limits_of(team.organization).filter(team=team).select_related("team")
     return {
         "members": members,
         "people": [(one.id, one.user.email) for one in people],
@@ -103,7 +106,7 @@ def _contents(workspace: Workspace, access: TeamAccess) -> dict[str, Any]:
         "other_projects": [(one.id, one.name) for one in workspace.projects if one.team_id != team.id],
         "parts": team.parts.order_by("name", "id"),
         "keys": keys.exclude(status=ApiKey.Status.DELETED).reverse()[:MAX_KEYS],
-        "limits": [(limit, owner_of(limit), state) for limit, state in states_of(limits).items()],
+        "limits": rows_of(limits_of(team.organization).filter(team=team)),
         "usage": _usage(workspace, team),
         "usage_days": USAGE_DAYS,
         "wholes": _wholes(workspace, team),
@@ -152,7 +155,7 @@ def _act(request: HttpRequest, workspace: Workspace, access: TeamAccess, name: s
     """Run the submitted action and return its message. Raises InvalidRequest and the errors of the action."""
     if name == "new-limit":
         made = do_once(request, workspace.user, partial(_create_limit, request, workspace, access.team))
-        return f"The limit “{made['name']}” was created. It counts from now on."
+        return gettext("The limit “{name}” was created. It counts from now on.").format(name=made["name"])
     action = _ADMINS_ACTIONS.get(name)
     if action is None:
         raise InvalidRequest("There is no such action here")
@@ -170,45 +173,46 @@ def _create_limit(request: HttpRequest, workspace: Workspace, team: Team) -> dic
 def _change(request: HttpRequest, workspace: Workspace, team: Team) -> str:
     changes = read_form(request, TeamChangesShape, never_empty=("name",))
     actions.change_team(team=team, changes=changes)
-    return "Saved."
+    return gettext("Saved.")
 
 
 def _delete(request: HttpRequest, workspace: Workspace, team: Team) -> str:
     require_typed(request, "confirmation", team.name)
     actions.delete_team(team=team)
-    return f"The team “{team.name}” was deleted."
+    return gettext("The team “{team}” was deleted.").format(team=team.name)
 
 
 def _add_member(request: HttpRequest, workspace: Workspace, team: Team) -> str:
     added = actions.add_team_member(team=team, **read_form(request, NewTeamMemberShape))
-    return f"{added.membership.user.email} is in the team."
+    return gettext("{user} is in the team.").format(user=added.membership.user.email)
 
 
 def _change_member(request: HttpRequest, workspace: Workspace, team: Team) -> str:
     member = access_team_member(team, request.POST.get("id", ""))
     changed = actions.change_team_member(member=member, **read_form(request, TeamMemberChangesShape))
-    return f"{changed.membership.user.email} {'leads the team' if changed.is_lead else 'no longer leads the team'}."
+    words = gettext("{user} leads the team.") if changed.is_lead else gettext("{user} no longer leads the team.")
+    return words.format(user=changed.membership.user.email)
 
 
 def _remove_member(request: HttpRequest, workspace: Workspace, team: Team) -> str:
     member = access_team_member(team, request.POST.get("id", ""))
     actions.remove_team_member(member=member)
-    return f"{member.membership.user.email} was taken out of the team."
+    return gettext("{user} was taken out of the team.").format(user=member.membership.user.email)
 
 
 def _add_project(request: HttpRequest, workspace: Workspace, team: Team) -> str:
-    return _move_project(request, workspace, str(team.id), "is in the team")
+    return _move_project(request, workspace, str(team.id), gettext("{project} is in the team."))
 
 
 def _remove_project(request: HttpRequest, workspace: Workspace, team: Team) -> str:
-    return _move_project(request, workspace, None, "was taken out of the team")
+    return _move_project(request, workspace, None, gettext("{project} was taken out of the team."))
 
 
 def _move_project(request: HttpRequest, workspace: Workspace, team_id: str | None, outcome: str) -> str:
     project, _ = access_project(workspace.user, request.POST.get("projectId", ""), Role.ADMIN)
     workspace.require_own(project.organization_id, "Project not found")
     change_project(project=project, changes={"team_id": team_id})
-    return f"{project.name} {outcome}."
+    return outcome.format(project=project.name)
 
 
 _ADMINS_ACTIONS: Final[dict[str, Callable[[HttpRequest, Workspace, Team], str]]] = {

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
@@ -19,6 +20,7 @@ from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError
 from apps.kernel.money import plain
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
 from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
 from apps.keys.models import ApiKey
@@ -28,11 +30,36 @@ from apps.logs.serializers import ActivityQuery, requested_ids_of
 from apps.logs.usage import UsageSum, find_tag_usage, find_usage
 from apps.logs.views import download
 
-DIMENSIONS: Final = {"model": "Model", "project": "Project", "key": "API key", "tag": "Tag"}
-MEASURES: Final = {"cost": "Spend", "requests": "Requests", "tokens": "Tokens"}
+DIMENSIONS: Final = {
+    "model": gettext_lazy("Model"),
+    "project": gettext_lazy("Project"),
+    "key": gettext_lazy("API key"),
+    "tag": gettext_lazy("Tag"),
+}
+MEASURES: Final = {
+    "cost": gettext_lazy("Spend"),
+    "requests": gettext_lazy("Requests"),
+    "tokens": gettext_lazy("Tokens"),
+}
+CHART_TITLES: Final = {
+    ("cost", "model"): gettext_lazy("Spend by day and model"),
+    ("cost", "project"): gettext_lazy("Spend by day and project"),
+    ("cost", "key"): gettext_lazy("Spend by day and API key"),
+    ("requests", "model"): gettext_lazy("Requests by day and model"),
+    ("requests", "project"): gettext_lazy("Requests by day and project"),
+    ("requests", "key"): gettext_lazy("Requests by day and API key"),
+    ("tokens", "model"): gettext_lazy("Tokens by day and model"),
+    ("tokens", "project"): gettext_lazy("Tokens by day and project"),
+    ("tokens", "key"): gettext_lazy("Tokens by day and API key"),
+}
 # Series of a chart; the others are added up into one more.
 MAX_SERIES = 7
-DAYS: Final = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "A year"))
+DAYS: Final = (
+    ("7", gettext_lazy("7 days")),
+    ("30", gettext_lazy("30 days")),
+    ("90", gettext_lazy("90 days")),
+    ("365", gettext_lazy("A year")),
+)
 _FIELDS: Final = ("date", "name", "id", "requests", "errors", "inputTokens", "outputTokens", "cost")
 # Rows of a file that are written at a time.
 _PAGE = 500
@@ -74,12 +101,12 @@ def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         tabs=[(name, words, _address(request, by=name), name == by) for name, words in DIMENSIONS.items()],
         measures=list(MEASURES.items()),
         days=DAYS,
-        projects=[("", "All projects"), *((one.id, one.name) for one in workspace.projects)],
-        teams=[("", "All teams"), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
+        projects=[("", gettext("All projects")), *((one.id, one.name) for one in workspace.projects)],
+        teams=[("", gettext("All teams")), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
         rows=[(name_of(one.name), one, _link(by, one.name)) for one in totals],
         sums=_sum("", totals),
         chart=None if by == "tag" or not found else _chart(found, totals, window, query["show"], name_of),
-        chart_title=f"{MEASURES[query['show']]} by day and {by if by != 'key' else DIMENSIONS[by]}",
+        chart_title=CHART_TITLES.get((query["show"], by), ""),
         is_cut=is_cut,
         outside=_outside(window),
         csv=_address(request, format="csv"),
@@ -201,7 +228,7 @@ def _chart(
         names.append(None)
     series = [
         {
-            "name": "Others" if name is None else name_of(name),
+            "name": gettext("Others") if name is None else name_of(name),
             "values": [_plain(values[name, day], measure) for day in days],
         }
         for name in names

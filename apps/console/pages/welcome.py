@@ -9,10 +9,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from apps.console.browser_session import find_browser_session
-from apps.console.first_requests import first_model
 from apps.console.model_cards import current_cards
 from apps.console.rendering import show
-from apps.console.snippets import snippets_for
+from apps.console.snippets import first_model, snippets_for
 from apps.console.visit import public_page
 
 

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from django import template
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html, format_html_join, json_script
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
-from apps.billing.models import Transaction
+from apps.alerts.sentences import in_reader_language
+from apps.billing.models import Transaction, describe_payment
 from apps.console.forms import ONCE, Form
+from apps.console.labels import CAPABILITY_LABELS, SCRIPT_TEXTS
 from apps.kernel.money import plain
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.languages import gettext_lazy, translated
 from apps.kernel.pages.number_formats import mark_numbers
 
 register = template.Library()
 _CENT = Decimal("0.01")
-_WORDS_OF_TRANSACTIONS = {"credit_topup": "Top-up", "credit_refund": "Refund", "credit_gift": "Gift"}
+_WORDS_OF_TRANSACTIONS = {
+    "credit_topup": gettext_lazy("Top-up"),
+    "credit_refund": gettext_lazy("Refund"),
+    "credit_gift": gettext_lazy("Gift"),
+}
 # Milliseconds.
 _TENTH = 100
 # Shown for missing values: an en dash.
@@ -80,7 +88,49 @@ def cents(value: Decimal | None) -> str:
 @register.filter
 def what_it_was(row: Transaction) -> str:
     """Describe a transaction."""
-    return _WORDS_OF_TRANSACTIONS.get(row.type) or row.get_type_display().capitalize()
+    return _WORDS_OF_TRANSACTIONS.get(row.type) or translated(row.get_type_display().capitalize())
+
+
+@register.filter
+def payment_words(description: str) -> str:
+    """Write the stored description of a transaction in the reader's language."""
+    return describe_payment(description)
+
+
+@register.filter
+def words(value: object) -> str:
+    """Write a value that the API has, or a label of a choice, in the reader's language (`apps.console.labels`)."""
+    return translated(str(value))
+
+
+@register.filter
+def capability(name: str) -> str:
+    """Write the name of a capability of an own server's model in the reader's language."""
+    return translated(CAPABILITY_LABELS.get(name, name))
+
+
+@register.filter
+def capabilities(names: Iterable[str] | None) -> str:
+    """Write the names of capabilities in the reader's language."""
+    return ", ".join(map(capability, names or ()))
+
+
+@register.filter
+def alert_words(text: object) -> str:
+    """Write a text of an alert, or an alert rule, in the reader's language."""
+    return in_reader_language(str(text))
+
+
+@register.filter
+def naming(text: object, row: object) -> str:
+    """Put the name of a row, or the words of an alert rule, into a text: `Remove the log sink {name}?`."""
+    return str(text).format(name=alert_words(row))
+
+
+@register.simple_tag
+def script_texts() -> SafeString:
+    """Write the texts of scripts in the reader's language, for console/language.js."""
+    return json_script({text: gettext(text) for text in SCRIPT_TEXTS if gettext(text) != text}, "script-texts")
 
 
 @register.filter
@@ -98,7 +148,8 @@ def day(moment: datetime | None) -> str:
 @register.filter
 def day_words(day: date) -> str:
     """Write a day (UTC) of the past: `today`, `yesterday`, `2026-11-28`."""
-    return {0: "today", 1: "yesterday"}.get((datetime.now(UTC).date() - day).days, day.isoformat())
+    named = {0: gettext("today"), 1: gettext("yesterday")}
+    return named.get((datetime.now(UTC).date() - day).days, day.isoformat())
 
 
 @register.filter
@@ -109,7 +160,9 @@ def sparkline(counts: Sequence[int]) -> SafeString:
     return format_html(
         '<svg class="sparkline" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
         len(counts),
-        f"Requests of each of the last {len(counts)} days: {', '.join(map(str, counts))}",
+        gettext("Requests of each of the last {days} days: {counts}").format(
+            days=len(counts), counts=", ".join(map(str, counts))
+        ),
         format_html_join(
             "",
             '<rect x="{}" y="{}" width="0.8" height="{}" class="{}"/>',
@@ -182,11 +235,11 @@ def _charted_usd(value: float) -> str:
 
 
 @register.filter
-def when(moment: datetime | None) -> str | SafeString:
-    """Write a moment in UTC; the page's script converts it to the reader's zone and language."""
+def when(moment: datetime | str | None) -> str | SafeString:
+    """Write a moment (a text is ISO 8601) in UTC; the page's script converts it to the reader's zone and language."""
     if moment is None:
         return _NOTHING
-    utc = moment.astimezone(UTC)
+    utc = (datetime.fromisoformat(moment) if isinstance(moment, str) else moment).astimezone(UTC)
     return format_html(
         '<time datetime="{}">{}</time>', utc.isoformat(timespec="seconds"), utc.strftime("%Y-%m-%d %H:%M UTC")
     )

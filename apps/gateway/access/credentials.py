@@ -14,6 +14,7 @@ from uuid import UUID
 from apps.catalog.catalog_cache import CatalogProvider
 from apps.gateway.access.policy import OwnCredential, Policy
 from apps.gateway.access.schemes import service_secrets
+from apps.keys.own_models import ServerReplica
 from apps.keys.secrets import decrypt_credential
 
 API_KEYS, CREDITS, HYBRID = "api-keys", "credits", "hybrid"
@@ -28,6 +29,8 @@ class Credential:
     service_secret: str | None = None
     # Which of the service's own it is, in words that may be shown: `openai#2`.
     label: str = ""
+    # The address of an own server with several.
+    replica: ServerReplica | None = None
 
     @property
     def name(self) -> str:
@@ -47,6 +50,8 @@ class Credential:
     @property
     def base_url(self) -> str | None:
         """The tenant's own address of the provider; None where the catalog's is meant."""
+        if self.replica is not None:
+            return self.replica.url
         return (self.own.base_url or None) if self.own else None
 
     def secret(self) -> str:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,22 +20,25 @@ from django.db.models import Q
 from redis.exceptions import RedisError
 
 from apps.billing.discounts import Shares, own_of
-from apps.billing.period_limits import UsageCeiling, find_usage_ceiling
 from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
+from apps.gateway.client.http_request import ClientRequest
 from apps.guardrails.configuration.compiled_cache import compiled_guardrails, find_config_in_force
 from apps.guardrails.scanning.engine import CompiledGuardrails as Guardrails
 from apps.guardrails.scanning.engine import EngineConfig
-from apps.kernel.errors import Gone, Unauthenticated
+from apps.kernel.errors import ApiError, Gone, Unauthenticated, UpstreamRefused
 from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
 from apps.keys.authenticate import find_api_key
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.keys.own_models import OwnModels, read_models
+from apps.keys.own_models import OwnModels, ServerReplica, read_models, read_replicas
 from apps.limits.applied import PolicyLimits, rule_of
+from apps.limits.key_limits import find_tightest
 from apps.limits.models import Limit
+from apps.limits.plan_limits import plan_limits_of
+from apps.logs import refusals
 from apps.organizations.models import Organization, Project
-from apps.organizations.plans import limits_of
+from apps.organizations.plans import limits_of, rate_of
 from apps.organizations.teams.access import with_wholes
 
 
@@ -52,6 +54,9 @@ class OwnCredential:
     organization_id: UUID
     # The models of a custom provider; the policies of its organization share them.
     models: OwnModels = field(default_factory=OwnModels, compare=False, repr=False)
+    # The kind of its server, and its replicas, none where it has one address.
+    server: str = ""
+    replicas: tuple[ServerReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,6 @@ class Policy:
     plan: str
     mode: str
     retention: str
-    usage_limit: Decimal | None
-    # The usage that it may have reached when its present period ends.
-    ceiling: UsageCeiling | None
     # Requests a minute, of the organization and of the key, and requests at a time; None is unlimited.
     requests_per_minute: int | None
     key_requests_per_minute: int | None
@@ -94,20 +96,19 @@ class Policy:
     allowed_origins: frozenset[str] = frozenset()
     # Access rules about tools of MCP servers.
     tool_rules: tuple[AccessRule, ...] = ()
-    # The organization's limits that may hold for its requests, prepared for the present windows; None without any.
+    # The limits that may hold for its requests, the key's own among them, prepared for the present windows; None
+    # without any.
     limits: PolicyLimits | None = field(default=None, compare=False)
-
-    @property
-    def spending_limit(self) -> Decimal | None:
-        """The total that the key may have used, in USD, by the tighter of its limits; None is unlimited."""
-        if self.ceiling is None or self.usage_limit is None:
-            return self.usage_limit if self.ceiling is None else self.ceiling.usage
-        return min(self.usage_limit, self.ceiling.usage)
+    # By the id that the organization chose for a model of its own servers: the model's name.
+    own_aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_period_over(self) -> bool:
-        """Whether its period is over, and another has begun."""
-        return self.ceiling is not None and self.ceiling.ends_at <= datetime.now(UTC)
+        """Whether the window of the key's own limit is over, and another has begun."""
+        if self.limits is None or self.limits.of_key is None:
+            return False
+        ends_at = self.limits.of_key.limits[0].window.ends_at
+        return ends_at is not None and ends_at <= datetime.now(UTC).timestamp()
 
     @property
     def is_unusable(self) -> bool:
@@ -217,7 +218,9 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
     project, organization = key.project, key.project.organization
     if key.status != ApiKey.Status.ACTIVE:
         raise NoLongerValid(organization.id, generation_token)
-    rules = _rules_of(key)
+    own_credentials = _credentials_of(organization)
+    own_aliases = _aliases_in(own_credentials)
+    rules = [_with_full_names(rule, own_aliases) for rule in _rules_of(key)]
     policy = Policy(
         api_key_id=key.id,
         project_id=project.id,
@@ -225,9 +228,9 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
         plan=organization.plan,
         mode=project.mode,
         retention=organization.retention_level,
-        usage_limit=key.usage_limit,
-        ceiling=find_usage_ceiling(key, organization.id, datetime.now(UTC)),
-        requests_per_minute=_requests_per_minute(organization),
+        requests_per_minute=rate_of(
+            organization.plan, own=organization.requests_per_minute, stated=settings.RATE_LIMITS[organization.plan]
+        ),
         key_requests_per_minute=key.requests_per_minute,
         concurrency=limits_of(organization.plan).concurrency,
         outage_policy=organization.outage_policy,
@@ -237,13 +240,14 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
         rules=tuple(rule for rule in rules if not rule.is_about_tools),
         tool_rules=tuple(rule for rule in rules if rule.is_about_tools),
         discounts=own_of(organization.id),
-        own_credentials=_credentials_of(organization),
+        own_credentials=own_credentials,
         guardrails=None,
         gone_reason=_why_gone(project, organization),
         generation=generation_token,
         read_at=time.monotonic(),
         allowed_origins=frozenset(key.allowed_origins),
-        limits=_limits_of(key, organization),
+        limits=_limits_of(key, organization, own_aliases),
+        own_aliases=own_aliases,
     )
     return policy, find_config_in_force(organization.id, organization.plan)
 
@@ -262,29 +266,23 @@ def _generation_of(organization_id: UUID) -> str:
         return generation.new_generation_token()
 
 
-def _requests_per_minute(organization: Organization) -> int | None:
-    """Return the organization's own rate, else that of its plan, as the operator has it; 0 is no limit."""
-    if organization.requests_per_minute is not None:
-        return organization.requests_per_minute or None
-    stated: int | None = settings.RATE_LIMITS[organization.plan]
-    return limits_of(organization.plan).requests_per_minute if stated is None else stated or None
-
-
 def _rules_of(key: ApiKey) -> tuple[AccessRule, ...]:
     rows = IamRule.objects.filter(api_key=key, status=IamRule.Status.ACTIVE).order_by("created_at")
     return tuple(AccessRule(row.id, row.rule_type, row.rule_value) for row in rows)
 
 
-def _limits_of(key: ApiKey, organization: Organization) -> PolicyLimits | None:
-    rows = Limit.objects.filter(
+def _limits_of(key: ApiKey, organization: Organization, aliases: Mapping[str, str]) -> PolicyLimits | None:
+    found = Limit.objects.filter(
         Q(team=None) | Q(team__in=with_wholes(key.team_id, key.project.team_id)),
         Q(project=None) | Q(project=key.project_id),
         Q(member=None) | Q(member=key.created_by_id),
         Q(api_key=None) | Q(api_key=key.id),
         organization=organization,
     )
-    rules = tuple(map(rule_of, rows.order_by("id")))
-    return PolicyLimits(rules) if rules else None
+    rows = list(found.order_by("id"))
+    rules = tuple(rule_of(row, aliases.get(row.model, "")) for row in [*rows, *plan_limits_of(organization, rows)])
+    own = find_tightest(key, organization.id, datetime.now(UTC))
+    return None if own is None and not rules else PolicyLimits(rules, own)
 
 
 def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:
@@ -301,9 +299,28 @@ def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredent
             bytes(row.encrypted_token),
             organization.id,
             _models_of(row),
+            row.server,
+            read_replicas(row.replicas),
         )
         found[name] = (*found.get(name, ()), credential)
     return found
+
+
+def _aliases_in(own: Mapping[str, tuple[OwnCredential, ...]]) -> Mapping[str, str]:
+    return {
+        model.alias: f"{provider_id}/{name}"
+        for provider_id, credentials in own.items()
+        for one in credentials
+        for name, model in one.models.items()
+        if model.alias
+    }
+
+
+def _with_full_names(rule: AccessRule, aliases: Mapping[str, str]) -> AccessRule:
+    """Return an access rule that also has the full names of own models that it names by their aliases."""
+    named = rule.value.get("models", ())
+    full = [aliases[name] for name in named if name in aliases]
+    return replace(rule, value={**rule.value, "models": [*named, *full]}) if full else rule
 
 
 def _models_of(row: ProviderKey) -> OwnModels:
@@ -311,7 +328,8 @@ def _models_of(row: ProviderKey) -> OwnModels:
     version = (row.id, row.updated_at)
     models = _SHARED_MODELS.get(version)
     if models is None:
-        models = _SHARED_MODELS[version] = read_models(row.found_models, row.model_settings)
+        columns = row.found_models, row.model_settings, row.model_probes, row.observed_use
+        models = _SHARED_MODELS[version] = read_models(*columns)
     return models
 
 
@@ -321,3 +339,21 @@ def _why_gone(project: Project, organization: Organization) -> str | None:
     if project.status != Project.Status.ACTIVE:
         return f"This project has been {project.status}"
     return None
+
+
+def count_refusal(call: ClientRequest, error: ApiError) -> None:
+    """Count an error that is a refusal of ours, for its key's owner to see. Raises nothing.
+
+    A stream that a guardrail ends has begun, and is not counted: the log and the violations have it.
+    """
+    if not refusals.is_counted(error.status, error.code):
+        return
+    if error.from_provider or isinstance(error, UpstreamRefused):
+        return
+    try:
+        policy = find_known_policy(call.presented_key)
+    except ApiError:
+        # There is no key to count it for.
+        return
+    if policy is not None:
+        refusals.count(policy.organization_id, policy.api_key_id, error.status, error.code)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache, partial
 from math import ceil
-from typing import NoReturn
 from uuid import UUID
 
 import gevent
@@ -38,18 +37,19 @@ from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
 from apps.gateway.access import policy as policies
 from apps.gateway.access.policy import Policy
-from apps.gateway.admission import last_balances, offline_admission
-from apps.gateway.admission.offline_hold import OfflineHold
+from apps.gateway.admission import offline_accounts, offline_admission
+from apps.gateway.admission.offline_accounts import OfflineHold
 from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
+from apps.kernel.errors import ApiError, Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.store_keys import shard_of
+from apps.kernel.valkey.redis import shard_of
 from apps.limits import counters
 from apps.limits.applied import AppliedLimit, AppliedLimits, describe, resets_at, text_of
+from apps.limits.key_limits import words_of
 from apps.logs.entry import Entry
 
 # Refusals that other requests' holds cause, and the seconds that these may take to release them (docs/adr/0079).
@@ -75,6 +75,14 @@ class ProviderLimitReached(Exception):
     def __init__(self, limit: AppliedLimit) -> None:
         super().__init__(limit.rule.name)
         self.limit = limit
+
+
+class RerouteLimitReached(Exception):
+    """A limit that reroutes does not cover the request; `refusal` is the error where none of its models can answer."""
+
+    def __init__(self, limit: AppliedLimit, refusal: ApiError) -> None:
+        super().__init__(limit.rule.name)
+        self.limit, self.refusal = limit, refusal
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
@@ -104,7 +112,8 @@ def admit(
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
     `rate_family` is its route's; `free` tells that its model costs nothing: then another rate holds as well.
-    Raises RateLimited, PaymentRequired, Gone; ProviderLimitReached where another provider may answer.
+    Raises RateLimited, PaymentRequired, Gone; ProviderLimitReached where another provider may answer, and
+    RerouteLimitReached where another model may.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
     rates = _rates_of(policy, rate_family, free=free)
@@ -112,7 +121,7 @@ def admit(
     offline = None
     try:
         answer = _ask(reservations.reserve, request, policy, limits)
-        last_balances.remember(request, answer)
+        offline_accounts.remember(request, answer)
     except RedisError as error:
         policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
@@ -171,7 +180,9 @@ def _request_of(
 ) -> reservations.ReservationRequest:
     """Return the request for the store: amounts in nanos of a USD."""
     want = nanos_up(worst.cost)
-    limit = policy.spending_limit
+    if limits is None and policy.limits is not None:
+        # Calls of tools and the like: other limits do not count them.
+        limits = policy.limits.of_key
     return reservations.ReservationRequest(
         id=identifier,
         worker=worker_name(),
@@ -182,7 +193,6 @@ def _request_of(
         part_nanos=want if worst.part == worst.cost else nanos_up(worst.part),
         least_nanos=want if worst.least == worst.cost else nanos_up(worst.least),
         from_credits=worst.from_credits,
-        key_limit_nanos=None if limit is None else int(limit * NANO),
         catalog_token=catalog.generation,
         organization_token=policy.generation,
         payload=note,
@@ -226,9 +236,9 @@ def _raise_refusal(
                 code="concurrency_exceeded",
                 retry_after=1,
             )
-        case ReservationOutcome.OVER_LIMIT:
+        case ReservationOutcome.OVER_LIMIT if policy.limits is not None and policy.limits.of_key is not None:
             raise PaymentRequired(
-                f"The key's {_limit_of(policy)} is too low: "
+                f"The key's {words_of(policy.limits.of_key.limits[0])} is too low: "
                 + _shortfall(worst, answer.left_nanos, "raise the key's limit"),
                 code="usage_limit_exceeded",
             )
@@ -242,15 +252,16 @@ def _raise_refusal(
                 if answer.reached.used >= limit.capacity and policy.limits is not None:
                     policy.limits.note_used_up(limit)
                 raise ProviderLimitReached(limit)
-            _raise_limit(limit, answer.reached)
+            refusal = _refusal_by(limit, answer.reached)
+            raise RerouteLimitReached(limit, refusal) if limit.rule.reroutes_to else refusal
         case ReservationOutcome.UNKNOWN if answer.unknown == "limit":
             raise _unreadable()
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
 
 
-def _raise_limit(limit: AppliedLimit, reached: ReachedLimit) -> NoReturn:
-    """Raise the error for a request that a limit refused: PaymentRequired, RateLimited."""
+def _refusal_by(limit: AppliedLimit, reached: ReachedLimit) -> PaymentRequired | RateLimited:
+    """Return the error for a request that a limit refused."""
     is_money = limit.rule.is_money
     used, held, needed = [text_of(units, is_money=is_money) for units in (reached.used, reached.held, reached.needed)]
     message = (
@@ -258,12 +269,12 @@ def _raise_limit(limit: AppliedLimit, reached: ReachedLimit) -> NoReturn:
         f"and it needs {needed}; {resets_at(limit)}"
     )
     if is_money:
-        raise PaymentRequired(message, code="limit_reached")
+        return PaymentRequired(message, code="limit_reached")
     left = None if limit.window.ends_at is None else max(limit.window.ends_at - time.time(), 1.0)
     if limit.counts_tokens and reached.held and reached.used + reached.needed <= limit.capacity:
         # Requests in progress hold the rest, and most use less than they hold.
         left = min(left or 1.0, 1.0)
-    raise RateLimited(message, code="limit_reached", retry_after=left)
+    return RateLimited(message, code="limit_reached", retry_after=left)
 
 
 def _ask(
@@ -274,11 +285,17 @@ def _ask(
 ) -> ReservationResult:
     """Ask the store, and again where what others hold may be on its way back. Raises RedisError, Overloaded."""
     answer = _ask_with_balances(question, request, policy, limits)
-    if answer.outcome in _WORTH_A_RETRY:
+    if answer.outcome in _WORTH_A_RETRY and not _is_used_up(answer, limits):
         # Another worker may have answered a request just now.
         gevent.sleep(_RETRY_PAUSE)
         answer = _ask_with_balances(question, request, policy, limits)
     return answer
+
+
+def _is_used_up(answer: ReservationResult, limits: AppliedLimits | None) -> bool:
+    """Return whether a limit refuses even if nothing was held."""
+    reached = answer.reached
+    return reached is not None and limits is not None and reached.used >= limits.limits[reached.place].capacity
 
 
 def _ask_with_balances(
@@ -293,7 +310,9 @@ def _ask_with_balances(
             if scope == "limit":
                 _read_counters(partial(_publish_counters, answer, limits))
             else:
-                last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
+                offline_accounts.publish(
+                    scope, policy.organization_id if scope == "organization" else policy.api_key_id
+                )
             answer = question(request)
     return answer
 
@@ -307,7 +326,7 @@ def _publish_counters(answer: ReservationResult, limits: AppliedLimits | None) -
 
 def _unreadable() -> Overloaded:
     return Overloaded(
-        "The gateway cannot check limits right now; try again shortly", retry_after=last_balances.RETRY_AFTER
+        "The gateway cannot check limits right now; try again shortly", retry_after=offline_accounts.RETRY_AFTER
     )
 
 
@@ -349,7 +368,7 @@ def _publish_again(policy: Policy, name: str) -> None:
     if scope == "limit" and identifier is not None:
         _read_counters(partial(counters.publish_again, identifier, policy.organization_id))
     elif scope != "limit":
-        last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
+        offline_accounts.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
 
 
 def settle(hold: Hold | OfflineHold, charge: Charge, use: MeasuredUse | None = None) -> SettledHold | None:
@@ -417,14 +436,6 @@ def _invalidate_stale(
         policies.invalidate(token, policy)
     if catalog_token != catalog.generation:
         catalog_cache.refresh(catalog_token)
-
-
-def _limit_of(policy: Policy) -> str:
-    """Return the limit that reservations, in words."""
-    ceiling = policy.ceiling
-    if ceiling is not None and ceiling.usage == policy.spending_limit:
-        return f"limit of {plain(ceiling.amount)} USD a {ceiling.period}"
-    return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
 def _shortfall(worst: WorstCase, left_nanos: int, remedy: str) -> str:

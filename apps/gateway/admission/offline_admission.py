@@ -34,16 +34,16 @@ from apps.billing.reservations import (
     ReservationOutcome,
     ReservationRequest,
     ReservationResult,
+    find_key_ceiling,
 )
 from apps.gateway.access.policy import Policy
-from apps.gateway.admission import last_balances
-from apps.gateway.admission.last_balances import RETRY_AFTER
-from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
+from apps.gateway.admission import offline_accounts
+from apps.gateway.admission.offline_accounts import RETRY_AFTER, OfflineAccount, OfflineHold, add_to_gauge
 from apps.gateway.metrics import OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
-from apps.kernel.valkey.store_keys import shard_of
+from apps.kernel.valkey.redis import shard_of
 from apps.kernel.zero_series import begin_at_zero
 from apps.organizations.models import OutagePolicy
 
@@ -138,10 +138,11 @@ def _decide(request: ReservationRequest, policy: Policy) -> tuple[ReservationRes
             "The gateway cannot check credits and limits right now, and the organization's outagePolicy is `closed`; "
             "try again shortly",
         )
+    ceiling = find_key_ceiling(request.limits, request.organization_id, request.api_key_id)
     counted = (
         request.organization_id if request.from_credits else None,
-        request.api_key_id if request.key_limit_nanos is not None else None,
-        request.key_limit_nanos,
+        None if ceiling is None else request.api_key_id,
+        ceiling,
     )
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     _refresh_balances(OfflineHold(_accounts.get(request.organization_id) or OfflineAccount(), *counted), least)
@@ -185,11 +186,12 @@ def extend_reserved(
     until the outage has long been over, and its reservation is not told."""
     OUTAGE.record_failure(outage_reason(error))
     closed = policy.outage_policy == OutagePolicy.CLOSED
+    ceiling = find_key_ceiling(hold.limits, policy.organization_id, policy.api_key_id)
     beside = OfflineHold(
         _accounts[policy.organization_id],
         policy.organization_id if any(is_of_credits(name) for name in hold.balances) else None,
-        None if hold.key_limit_nanos is None else policy.api_key_id,
-        hold.key_limit_nanos,
+        None if ceiling is None else policy.api_key_id,
+        ceiling,
     )
     more = 0 if closed else _grow(beside, want, part, least)
     if not more:
@@ -235,12 +237,12 @@ def _refresh_balances(hold: OfflineHold, least: int) -> None:
             continue
         left = _spendable(identifier, limit)
         if left is None or left - spent < least or left <= 0:
-            last_balances.find_in_database(scope, identifier)
+            offline_accounts.find_in_database(scope, identifier)
 
 
 def _spendable(identifier: UUID, limit: int | None) -> int | None:
     """Return what can be spent, as far as this process knows: credits, or a limit less its usage."""
-    known = last_balances.find(identifier)
+    known = offline_accounts.find(identifier)
     return known if known is None or limit is None else limit - known
 
 

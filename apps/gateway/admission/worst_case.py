@@ -26,7 +26,7 @@ from apps.billing.reservations import Hold
 from apps.catalog import catalog_cache
 from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
-from apps.gateway.admission.offline_hold import OfflineHold
+from apps.gateway.admission.offline_accounts import OfflineHold
 from apps.gateway.canonical.chat import AUTO_TIER, Audio, Chat, Image, OpaqueTool, asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
 from apps.gateway.routing.candidate import Candidate
@@ -34,8 +34,8 @@ from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
 from apps.gateway.upstream.failover import Hedge, losing_cost
-from apps.gateway.upstream.fan_out import calls_of
 from apps.gateway.upstream.json_repair import PLUGIN
+from apps.gateway.upstream.parallel_calls import calls_of
 from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard

@@ -63,7 +63,7 @@ class ClientDisconnect:
     def close(self) -> None:
         """End the watch."""
         if self._poller is not None:
-            self._poller.clients.pop(self, None)
+            self._poller.forget(self)
             self._poller = None
         self._client = None
 
@@ -106,37 +106,71 @@ class CancelSwitch(ClientDisconnect):
 
 
 class DisconnectPoller:
-    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second, if any are."""
+    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second, if any are.
+
+    A client is registered with the kernel's poll at the first look and stays so: to register thousands of slow streams
+    at each look would hold up the event loop.
+    """
 
     def __init__(self, hub: Hub) -> None:
         self.clients: dict[ClientDisconnect, socket.socket] = {}
         self.is_polling = False
         self._timer = hub.loop.timer(POLL_SECONDS, POLL_SECONDS, ref=False)
+        # Clients since the last look; those that were there then, by descriptor, and their descriptors. An answer with
+        # tools watches one connection twice: for all of its turns, and for the present one.
+        self._new: list[ClientDisconnect] = []
+        self._by_descriptor: dict[int, list[ClientDisconnect]] = {}
+        self._descriptors: dict[ClientDisconnect, int] = {}
+        self._kernel = _poll()
 
     def watch(self, client_disconnect: ClientDisconnect, client: socket.socket) -> None:
         """Poll a client's socket from now on."""
         self.clients[client_disconnect] = client
+        self._new.append(client_disconnect)
         if not self.is_polling:
             self.is_polling = True
             self._timer.start(self._poll_clients)
+
+    def forget(self, client_disconnect: ClientDisconnect) -> None:
+        """Poll a client's socket no longer. Most are forgotten before the first look."""
+        self.clients.pop(client_disconnect, None)
+        descriptor = self._descriptors.pop(client_disconnect, None)
+        if descriptor is not None:
+            watching = self._by_descriptor[descriptor]
+            watching.remove(client_disconnect)
+            if not watching:
+                del self._by_descriptor[descriptor]
+                self._kernel.unregister(descriptor)
 
     def _poll_clients(self) -> None:
         if not self.clients:
             # A worker that has nothing to do is not woken for that.
             self.is_polling = False
             self._timer.stop()
+            self._new.clear()
             return
-        kernel, by_descriptor = _poll(), {}
-        for client_disconnect, client in self.clients.items():
-            if (descriptor := client.fileno()) >= 0:
-                kernel.register(descriptor, POLLIN | POLLHUP | POLLERR)
-                by_descriptor[descriptor] = client_disconnect, client
-        for descriptor, _ in kernel.poll(0):
-            client_disconnect, client = by_descriptor[descriptor]
-            # More bytes of the client's are a pipelined request, which can wait.
-            if client_disconnect in self.clients and _is_closed(client):
-                del self.clients[client_disconnect]
-                client_disconnect.raise_in_waiters()
+        self._register_new()
+        for descriptor, _ in self._kernel.poll(0):
+            for client_disconnect in list(self._by_descriptor.get(descriptor, ())):
+                client = self.clients.get(client_disconnect)
+                if client is None or client.fileno() != descriptor:
+                    # Closed on this side; another connection may have its descriptor.
+                    self.forget(client_disconnect)
+                # More bytes of the client's are a pipelined request, which can wait.
+                elif _is_closed(client):
+                    self.forget(client_disconnect)
+                    client_disconnect.raise_in_waiters()
+
+    def _register_new(self) -> None:
+        for client_disconnect in self._new:
+            client = self.clients.get(client_disconnect)
+            is_new = client_disconnect not in self._descriptors
+            if client is not None and is_new and (descriptor := client.fileno()) >= 0:
+                if descriptor not in self._by_descriptor:
+                    self._kernel.register(descriptor, POLLIN | POLLHUP | POLLERR)
+                self._by_descriptor.setdefault(descriptor, []).append(client_disconnect)
+                self._descriptors[client_disconnect] = descriptor
+        self._new.clear()
 
 
 _pollers: WeakKeyDictionary[Hub, DisconnectPoller] = WeakKeyDictionary()

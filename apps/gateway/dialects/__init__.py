@@ -1,14 +1,15 @@
 """Dialects (wire formats): the client side and the provider side of one as values, and how each is found by name.
 
-A format's own folder defines its sides, `CLIENT` and `PROVIDER`, so a field of these structs is every hook that exists
-and its default. There is no list of formats: the catalog's providers name the dialect that they are called in. A format
-declares the facts that it reads of a data file with `fact`; `facts_reader` reads those of one task (`rerank`,
-`speech` …), which data files state under its name.
+A format's own folder defines its sides, `CLIENT` and `PROVIDER`. The fields of these classes are all hooks that exist,
+with their defaults; mypy checks them in a new value and in a copy (`dataclasses.replace`). There is no list of formats:
+the catalog's providers name the dialect that they are called in. A format declares the facts that it reads of a data
+file with `fact`; `facts_reader` reads those of one task (`rerank`, `speech` …), which data files state under its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -43,7 +44,8 @@ class Failure(msgspec.Struct, frozen=True):
     retry_after: float | None = None
 
 
-class ClientErrorWriter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClientErrorWriter:
     """Writes errors for the clients of an endpoint."""
 
     # Returns an error's body.
@@ -54,7 +56,8 @@ class ClientErrorWriter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     request_id_header: str | None = None
 
 
-class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClientDialect(ClientErrorWriter):
     """The client side of a chat format: reads clients' requests, writes their answers and errors."""
 
     # Returns the chat that a body asks for. Raises InvalidRequest, which names the field as the client does.
@@ -79,7 +82,7 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     # --- how errors and dropped fields are named
 
     # The client's names of the fields that the canonical language (and OpenAI's format) names otherwise.
-    field_names: Mapping[str, str] = {}
+    field_names: Mapping[str, str] = field(default_factory=dict)
     # Whether `messages[3]` is the same message for the client as in the canonical language.
     counts_messages_alike: bool = True
     # The field of a message that has its content.
@@ -93,7 +96,7 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     # Returns where the client finds a tool; None where each is an entry of `tools`.
     tool_path: Callable[[Tool], str] | None = None
     # Fields kept whole of which some members are read: from a field's value, the paths of the members that are not.
-    partly_read_fields: Mapping[str, Callable[[dict[str, Any]], Iterator[str]]] = {}
+    partly_read_fields: Mapping[str, Callable[[dict[str, Any]], Iterator[str]]] = field(default_factory=dict)
     # Fields that no other format has and without which the answer would be to another question.
     essential_fields: frozenset[str] = frozenset()
 
@@ -106,7 +109,8 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     has_optional_search: bool = False
 
 
-class TokenCounter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenCounter:
     """How a provider is asked how many tokens a prompt has."""
 
     # Returns path and body of the question. Raises InvalidRequest as `write_request` does.
@@ -117,7 +121,8 @@ class TokenCounter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     url: Callable[[str, str], str] | None = None
 
 
-class JobReader(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobReader:
     """How the answer of a provider is read that takes a request as a job, to be asked after at another address."""
 
     # Returns the address of the job that a first answer names; None where it names none.
@@ -136,10 +141,11 @@ def _no_signatures(chat: Chat, target: Target) -> str | None:
     return None
 
 
-class ProviderDialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProviderDialect:
     """The provider side of a format: writes requests to providers, reads their answers and failures.
 
-    A format that differs from another in a few hooks is a copy with those replaced (`msgspec.structs.replace`).
+    A format that differs from another in a few hooks is a copy with those replaced (`dataclasses.replace`).
     """
 
     # The name that data files state.

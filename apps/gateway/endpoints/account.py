@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from apps.billing.models import Transaction
-from apps.billing.period_limits import find_usage_ceiling
 from apps.gateway.access.credentials import API_KEYS
 from apps.gateway.dialects.reading.answers import exact_number
 from apps.kernel.errors import Gone, InvalidRequest, NotFound, Unauthenticated
@@ -28,6 +27,7 @@ from apps.kernel.money import ZERO
 from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
+from apps.limits.key_limits import KeyLimit, find_key_limits
 from apps.logs.access import scope_of_key
 from apps.logs.activity import kept_since, sum_spending
 from apps.logs.query import LogRow
@@ -210,25 +210,17 @@ def _rate_limit(per_minute: int | None) -> Report:
 
 def _budgets_of(key: ApiKey, organization: Organization, now: datetime) -> list[Report]:
     """Return a key's limits as OpenRouter's budgets: first the limit of its period, then its usage limit."""
-    budgets: list[Report] = []
-    ceiling = find_usage_ceiling(key, organization.id, now)
-    if ceiling is not None:
-        ends_at = ceiling.ends_at.astimezone(UTC).isoformat()
-        left = ceiling.usage - key.usage
-        budgets.append(_budget(ceiling.amount, left, RESETS[ceiling.period], ends_at))
-    if key.usage_limit is not None:
-        budgets.append(_budget(key.usage_limit, key.usage_limit - key.usage, None, None))
-    return budgets
+    return [_budget(one) for one in reversed(find_key_limits(key, organization.id, now))]
 
 
-def _budget(limit: Decimal, left: Decimal, interval: str | None, ends_at: str | None) -> Report:
+def _budget(limit: KeyLimit) -> Report:
     return {
         "scope": "key_limit",
-        "limit_usd": limit,
-        "spend_usd": limit - left,
-        "remaining_usd": left,
-        "reset_interval": interval,
-        "resets_at": ends_at,
+        "limit_usd": limit.amount,
+        "spend_usd": limit.used,
+        "remaining_usd": limit.left,
+        "reset_interval": RESETS.get(limit.applied.rule.window),
+        "resets_at": None if limit.ends_at is None else limit.ends_at.isoformat(),
         "include_byok": True,
         "budget_id": None,
         "guardrail_id": None,

@@ -21,7 +21,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from apps.gateway.access.refusal_count import count_refusal
+from apps.gateway.access.policy import count_refusal
 from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary
@@ -29,6 +29,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse, Rele
 from apps.gateway.dialects import EVENTS as EVENTS
 from apps.gateway.dialects import ClientDialect, ClientErrorWriter
 from apps.gateway.framing import escape_separators
+from apps.gateway.metrics import RouteName
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
@@ -109,7 +110,7 @@ _UNBUFFERED = ("X-Accel-Buffering", "no")
 
 def answer_chat(
     request: ClientRequest,
-    route: str,
+    route: RouteName,
     dialect: ClientDialect,
     read_request: Callable[[bytes], Chat] | None = None,
 ) -> ClientResponse:
@@ -123,7 +124,7 @@ def answer_chat(
 
 def run_in_dialect(
     request: ClientRequest,
-    route: str,
+    route: RouteName,
     dialect: ClientDialect,
     read_request: Callable[[bytes], Chat] | None = None,
 ) -> ClientResponse:
@@ -226,12 +227,15 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
 
 
 def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the headers for dropped fields, the client's rate limits, and whether the answer is stored."""
+    """Return the headers for dropped fields, the limit that rerouted the request, the client's rate limits, and whether
+    the answer is stored."""
     headers: list[tuple[str, str]] = []
     if dropped_fields := run.attempts.dropped_fields:
         # A client's own names are made safe for a header.
         fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
         headers.append(("x-gateway-loss", fields))
+    if run.attempts.rerouted_by is not None:
+        headers.append(("x-gateway-rerouted", quote(run.attempts.rerouted_by, safe="")))
     if run.rate is not None:
         headers += rate_headers(run.rate)
     if run.cache is not None:

@@ -9,11 +9,11 @@ all else is as at `/v1/messages`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
@@ -25,7 +25,7 @@ from apps.gateway.dialects.chat.google.client.read_request import read_prompt, r
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.messages import count_tokens, messages, read_betas
-from apps.gateway.endpoints.values import batch_embed_contents, embed_content
+from apps.gateway.endpoints.specialists import batch_embed_contents, embed_content
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import NotFound
 

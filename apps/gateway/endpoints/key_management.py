@@ -17,12 +17,14 @@ from rest_framework.response import Response
 
 from apps.gateway.endpoints.account import RESETS, report_keys
 from apps.kernel.errors import NotFound
-from apps.kernel.rest.describe import described
+from apps.kernel.rest.endpoint import described
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import (
     BooleanField,
     ChoiceField,
     DateTimeField,
+    ExactJSONRenderer,
+    ExactNumberField,
     FutureMoment,
     QueryBooleanField,
     QueryIntegerField,
@@ -91,18 +93,18 @@ class ManagedKeyShape(serializers.Serializer[Any]):
     name = serializers.CharField()
     label = serializers.CharField(help_text="The masked token")  # type: ignore[assignment]  # the name on the wire
     disabled = serializers.BooleanField()
-    limit = serializers.FloatField(allow_null=True)
-    limit_remaining = serializers.FloatField(allow_null=True)
+    limit = ExactNumberField(allow_null=True)
+    limit_remaining = ExactNumberField(allow_null=True)
     limit_reset = serializers.ChoiceField(list(_PERIODS), allow_null=True)
     include_byok_in_limit = serializers.BooleanField()
-    usage = serializers.FloatField()
-    usage_daily = serializers.FloatField()
-    usage_weekly = serializers.FloatField()
-    usage_monthly = serializers.FloatField()
-    byok_usage = serializers.FloatField()
-    byok_usage_daily = serializers.FloatField()
-    byok_usage_weekly = serializers.FloatField()
-    byok_usage_monthly = serializers.FloatField()
+    usage = ExactNumberField()
+    usage_daily = ExactNumberField()
+    usage_weekly = ExactNumberField()
+    usage_monthly = ExactNumberField()
+    byok_usage = ExactNumberField()
+    byok_usage_daily = ExactNumberField()
+    byok_usage_weekly = ExactNumberField()
+    byok_usage_monthly = ExactNumberField()
     workspace_id = serializers.CharField(help_text="The id of the key's project")
     creator_user_id = serializers.CharField()
     external_user = serializers.CharField(allow_null=True)
@@ -134,6 +136,8 @@ _NO_LIMIT: Final = SpendingLimit(None, "")
 
 class ManagedKeys(MemberEndpoint):
     """`GET /v1/keys`, `POST /v1/keys`."""
+
+    renderer_classes = (ExactJSONRenderer,)
 
     @described({"data": ManagedKeyShape(many=True)}, query=ManagedKeysQuery, refuses=(403, 404))
     def get(self, request: Request) -> Response:
@@ -181,6 +185,8 @@ class ManagedKeys(MemberEndpoint):
 
 class OneManagedKey(MemberEndpoint):
     """`GET /v1/keys/{hash}`, `PATCH /v1/keys/{hash}`, `DELETE /v1/keys/{hash}`."""
+
+    renderer_classes = (ExactJSONRenderer,)
 
     @described({"data": ManagedKeyShape()}, refuses=(403, 404))
     def get(self, request: Request, key_hash: str) -> Response:

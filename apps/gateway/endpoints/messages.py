@@ -21,8 +21,7 @@ from apps.gateway.endpoints.answering import answer_authenticated, complete_resp
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools import messages_form
-from apps.gateway.server_tools.loop import ToolLoop
-from apps.gateway.server_tools.opening import ServerToolRequest
+from apps.gateway.server_tools.loop import ServerToolRequest, ToolLoop
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.concurrency.native_thread_pool import offload
 

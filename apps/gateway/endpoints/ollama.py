@@ -15,8 +15,7 @@ import msgspec
 
 from apps.catalog import catalog_cache
 from apps.catalog.client_listings import build_ollama_model, list_ollama_models
-from apps.catalog.offers import Catalog
-from apps.catalog.resolve import resolve
+from apps.catalog.offers import Catalog, resolve
 from apps.catalog.views import OwnListing
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
@@ -24,13 +23,13 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import ClientDialect
 from apps.gateway.dialects.chat.ollama import CLIENT
-from apps.gateway.dialects.chat.ollama.client.read_request import MAX_MODEL, NothingAsked
-from apps.gateway.dialects.chat.ollama.client.write_reply import Shape, as_message, as_response
+from apps.gateway.dialects.chat.ollama.read_request import MAX_MODEL, NothingAsked
 from apps.gateway.dialects.chat.ollama.wire import encode, model_name, write_time
+from apps.gateway.dialects.chat.ollama.write_reply import Shape, as_message, as_response
 from apps.gateway.dialects.chat.ollama_generate import CLIENT as GENERATE
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Record, filled_string, optional
-from apps.gateway.dialects.values.embeddings.client import ollama as vectors
+from apps.gateway.dialects.values.embeddings import client as vectors
 from apps.gateway.endpoints.answering import (
     ReplyWriter,
     answer_authenticated,
@@ -39,8 +38,9 @@ from apps.gateway.endpoints.answering import (
     json_response,
     run_in_dialect,
 )
-from apps.gateway.endpoints.public import check_key_if_presented, own_listing
-from apps.gateway.endpoints.values import EMBEDDINGS
+from apps.gateway.endpoints.models import check_key_if_presented, own_listing
+from apps.gateway.endpoints.specialists import EMBEDDINGS
+from apps.gateway.metrics import RouteName
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 
@@ -63,12 +63,12 @@ def generate(request: ClientRequest) -> ClientResponse:
 
 def embed(request: ClientRequest) -> ClientResponse:
     """Answer a request for the vectors of one text or several."""
-    return _embed(request, vectors.read_request, vectors.write_reply)
+    return _embed(request, vectors.read_ollama_request, vectors.write_ollama_reply)
 
 
 def embeddings(request: ClientRequest) -> ClientResponse:
     """Answer a request for the vector of one text, in the older format."""
-    return _embed(request, vectors.read_single, vectors.write_single)
+    return _embed(request, vectors.read_ollama_single, vectors.write_ollama_single)
 
 
 def tags(request: ClientRequest) -> ClientResponse:
@@ -109,7 +109,7 @@ def show(request: ClientRequest) -> ClientResponse:
     return answer_authenticated(request, "ollama_show", CLIENT, answer)
 
 
-def _answer(request: ClientRequest, route: str, dialect: ClientDialect, shape: Shape) -> ClientResponse:
+def _answer(request: ClientRequest, route: RouteName, dialect: ClientDialect, shape: Shape) -> ClientResponse:
     _accept_curl(request)
 
     def run() -> ClientResponse:

@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from apps.gateway.access.policy import Policy, find_current_policy, find_policy
-from apps.gateway.access.refusal_count import count_refusal
+from apps.gateway.access.policy import Policy, count_refusal, find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed
@@ -34,8 +33,7 @@ from apps.gateway.endpoints.response_state import AnsweredElsewhere, Organizatio
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools import responses_form
-from apps.gateway.server_tools.loop import ToolLoop
-from apps.gateway.server_tools.opening import ServerToolRequest
+from apps.gateway.server_tools.loop import ServerToolRequest, ToolLoop
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, ClientGone

@@ -29,7 +29,12 @@ from apps.gateway.routing import preferences
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import AUTO
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
-from apps.gateway.routing.provider_limits import explain_limited, find_limited_providers, is_limited
+from apps.gateway.routing.provider_limits import (
+    explain_limited,
+    find_limited_providers,
+    find_rerouting_limits,
+    is_limited,
+)
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.tasks import TASKS
 from apps.gateway.upstream.call_provider import target_of
@@ -65,7 +70,8 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
     resolved = preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
     no_fallback = request.is_header_true("x-no-fallback")
     limited = find_limited_providers(policy.limits, resolved)
-    if limited and not preferences.is_bound(resolved, chat, no_fallback=no_fallback):
+    is_bound = preferences.is_bound(resolved, chat, no_fallback=no_fallback)
+    if limited and not is_bound:
         preferred = preferences.leave_out(resolved, partial(is_limited, limited))
     ranking, dropped_fields = preferences.choose_order(
         preferred,
@@ -77,6 +83,7 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
     )
     if preferred is not resolved:
         ranking = explain_limited(ranking, resolved, limited)
+    rerouting = [] if is_bound or no_fallback else find_rerouting_limits(policy.limits, preferred)
     worst = estimate_worst_case(chat, preferred, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {
@@ -87,10 +94,8 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
         "used_provider": first.provider_id,
         "underlying_used_model": first.model_name,
         **ranking.explanation,
-        "order": [
-            {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
-            for one in ranking.candidates
-        ],
+        **({"rerouting": [{"limit": one.name, "models": one.reroutes_to} for one in rerouting]} if rerouting else {}),
+        "order": [_place(one) for one in ranking.candidates],
         "warnings": [
             *msgspec.to_builtins(dropped_fields),
             *offload(len(body), _dropped_fields, chat, first, resolved.requested_provider),
@@ -105,6 +110,11 @@ def explain(request: ClientRequest, token: str) -> dict[str, Any]:
         ),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
+
+
+def _place(one: Candidate) -> dict[str, str]:
+    place = {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
+    return place if one.credential.replica is None else {**place, "replica": one.credential.replica.name}
 
 
 def _dropped_fields(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:

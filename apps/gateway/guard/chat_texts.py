@@ -43,8 +43,7 @@ from apps.gateway.guard.json_text import (
     parse_json_text,
     write_fixed,
 )
-from apps.guardrails.files.document_cache import document_text
-from apps.guardrails.files.document_text import DocumentText, is_document
+from apps.guardrails.files.document_text import DocumentText, document_text, is_document
 from apps.guardrails.files.mime_sniffing import sniff_mime_type
 from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
 from apps.kernel.json_bounds import OutOfBounds

@@ -24,13 +24,13 @@ from apps.gateway.canonical.events import (
     ReasoningDelta,
     RefusalDelta,
     Reply,
+    ReplyBuilder,
     Searched,
     Summary,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.guard.placeholders import PLACEHOLDER, MaskedValue
 
 # A placeholder with the quotes around it, which are escaped in JSON within a string.

@@ -27,8 +27,7 @@ from apps.gateway.guard.json_text import encode_json, parse_json_text
 from apps.gateway.guard.placeholders import MaskedValue
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.restoration import RestoredValues, restore_json, restore_text
-from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, Origin, ToolCallRequest
-from apps.guardrails.findings.scan_types import Finding
+from apps.guardrails.findings.scan_types import ArgumentMark, ConversationText, Finding, Origin, ToolCallRequest
 from apps.guardrails.scanning import engine
 from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.json_bounds import OutOfBounds

@@ -21,14 +21,14 @@ from msgspec.structs import replace
 
 from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
-from apps.catalog.resolve import resolve as resolve_name
+from apps.catalog.offers import resolve as resolve_name
 from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.routing.account_references import filter_by_account
+from apps.gateway.routing.availability import not_at_provider, unsupported, without_credential
 from apps.gateway.routing.candidate import Candidate
-from apps.gateway.routing.unavailable import not_at_provider, unsupported, without_credential
 from apps.gateway.tasks import TASKS, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
@@ -94,6 +94,8 @@ def resolve_candidates(
     Gone (410).
     """
     discounts = Discounts(policy.discounts, shared_discounts)
+    if policy.own_aliases and chat.model in policy.own_aliases:
+        chat = replace(chat, model=policy.own_aliases[chat.model])
     if chat.model == AUTO:
         return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts, narrowed)
     if is_custom(chat.model):
@@ -103,6 +105,7 @@ def resolve_candidates(
         ]
         allowed = _filter_by_access_rules(policy, own)
         allowed = allowed if narrowed is None else narrowed(allowed)
+        _check_known_capabilities(chat, allowed)
         named = own[0].provider_id
         return Candidates(named, filter_by_context_window(chat, allowed, prompt_tokens, named))
     reachability = _find_reachable(policy, catalog, chat, discounts)
@@ -397,15 +400,41 @@ def resolve_custom(policy: Policy, catalog: Catalog, requested: str) -> list[tup
         raise _no_custom_model(f"There is no active provider key named `{provider_id.removeprefix(CUSTOM_PREFIX)}`")
     if policy.mode == CREDITS:
         raise _no_custom_model("This project is in credits mode; your own providers need the mode api-keys or hybrid")
-    return [
-        (
-            _custom_offer(
-                provider_id, model_name, requested, _facts_at(own.base_url, catalog), own.models.find(model_name)
-            ),
-            Credential(API_KEYS, own=own),
-        )
-        for own in credentials
+    found: list[tuple[Offer, Credential]] = []
+    for own in credentials:
+        facts, known = _facts_at(own.base_url, catalog), own.models.find(model_name)
+        offer = _custom_offer(provider_id, model_name, requested, facts, known)
+        if own.replicas:
+            usable = [one for one in own.replicas if not one.draining] or own.replicas
+            found += [(offer, Credential(API_KEYS, own=own, replica=one)) for one in usable]
+        else:
+            found.append((offer, Credential(API_KEYS, own=own)))
+    return found
+
+
+def _check_known_capabilities(chat: Chat, own: Sequence[Candidate]) -> None:
+    """Raise InvalidRequest where the chat asks for a capability that the organization or a probe showed to be missing.
+
+    Unknown capabilities are left to the server.
+    """
+    credential = own[0].credential.own
+    known = None if credential is None else credential.models.find(own[0].model_name)
+    if known is None or all(known.known.values()):
+        return
+    offer = own[0].offer
+    able = dataclasses.replace(offer, streaming=True, vision=True, tools=True, parallel_tools=True, reasoning=True)
+    # Other requirements stay the server's affair.
+    lacking = [
+        need for need in TASKS[chat.task].requirements_of(chat) if not need.is_met_by(offer) and need.is_met_by(able)
     ]
+    if chat.task == "embeddings" and known.known.get("embedding") is False:
+        lacking.append(Requirement("embeddings", bool, "model"))
+    if need := next((need for need in lacking if not need.optional), None):
+        raise InvalidRequest(
+            f"{chat.model} does not support {need.name}: its probe or the settings of the provider key say so",
+            code="unsupported_feature",
+            param=need.param,
+        )
 
 
 def own_models(policy: Policy, catalog: Catalog) -> tuple[CatalogModel, ...]:
@@ -420,29 +449,32 @@ def own_models(policy: Policy, catalog: Catalog) -> tuple[CatalogModel, ...]:
         for provider_id, credentials in sorted(policy.own_credentials.items())
         for own in credentials
         for name, model in sorted(own.models.items())
+        if model.is_listed
     )
 
 
 def _listed(offer: Offer, model: OwnModel) -> CatalogModel:
-    """Return a model as it is listed: with the capabilities that its server states, where it states any.
+    """Return a model as it is listed: with the capabilities that the organization set, a probe showed or its server
+    states, where there are any.
 
-    Requests are not held to these: servers are behind their models.
+    Requests are not held to those that a server states: servers are behind their models.
     """
     stated = model.capabilities
     if stated is not None:
         tools = "tools" in stated
+        parallel = model.known.get("parallel_tools", tools)
         offer = dataclasses.replace(
-            offer, vision="vision" in stated, tools=tools, parallel_tools=tools, reasoning="thinking" in stated
+            offer, vision="vision" in stated, tools=tools, parallel_tools=parallel, reasoning="thinking" in stated
         )
-    is_embedding = stated is not None and "embedding" in stated
+    is_embedding = stated is not None and "embedding" in stated and not model.known.get("chat")
     return CatalogModel(
-        id=offer.model_id,
+        id=model.alias or offer.model_id,
         name=offer.model_name,
         description=f"{offer.model_name} of your own provider {offer.provider.name}",
         family=offer.provider.name,
         owned_by=offer.provider.id,
         mode="embedding" if is_embedding else "chat",
-        aliases=(),
+        aliases=(offer.model_id,) if model.alias else (),
         created=None,
         context_length=offer.context_length,
         max_output=None,
@@ -480,21 +512,23 @@ def _custom_offer(
         facts=facts,
         priority=1.0,
     )
+    does = {} if known is None else known.known
     return Offer(
         provider=provider,
         model_id=requested,
         model_name=model_name,
-        prices=PriceCard() if known is None else PriceCard(input=known.input_price, output=known.output_price),
+        prices=PriceCard() if known is None else _prices_of(known),
         context_length=None if known is None else known.context_length,
         max_output=None,
-        streaming=True,
+        streaming=does.get("streaming", True),
         cancellation=True,
-        vision=True,
-        tools=True,
-        parallel_tools=True,
+        vision=does.get("vision", True),
+        tools=does.get("tools", True),
+        parallel_tools=does.get("parallel_tools", True),
         tool_choice=True,
-        reasoning=True,
-        structured_outputs=True,
+        # Whether it thinks unasked says nothing of being asked: only a setting does.
+        reasoning=True if known is None else known.overrides.get("thinking", True),
+        structured_outputs=does.get("json_schema", True),
         json_output=True,
         web_search=True,
         prompt_cache=True,
@@ -506,6 +540,13 @@ def _custom_offer(
         priority=1.0,
         active=True,
     )
+
+
+def _prices_of(known: OwnModel) -> PriceCard:
+    """Return the prices of an own model: per token, or of a machine's hour, which its tokens share."""
+    if (shared := known.token_price) is not None:
+        return PriceCard(input=shared, output=shared)
+    return PriceCard(input=known.input_price, output=known.output_price)
 
 
 def _no_custom_model(message: str) -> InvalidRequest:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from apps.billing.discounts import NOTHING_OFF, Shares
 from apps.catalog.catalog_cache import Catalog, CatalogProvider
-from apps.catalog.resolve import UnknownModel
-from apps.catalog.resolve import resolve as resolve_name
+from apps.catalog.offers import UnknownModel
+from apps.catalog.offers import resolve as resolve_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import (
     Chat,
@@ -32,6 +32,7 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import AUTO, Candidates, is_custom, resolve_candidates
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
+from apps.gateway.routing.replica_choice import arrange
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO, plain
@@ -201,6 +202,9 @@ def choose_order(
     if dropped_fields and strict:
         raise strict_refusal(dropped_fields)
     ranking = _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback)
+    for one in ranking.candidates:
+        if one.credential.replica is not None:
+            return arrange(ranking, chat, profile), dropped_fields
     return ranking, dropped_fields
 
 

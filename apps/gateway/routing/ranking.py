@@ -138,7 +138,7 @@ def _choose_first(
         loyal = [s for s in working if s.total >= best.total - _AFFINITY_MARGIN and s.stats.uptime >= _AFFINITY_UPTIME]
         if len(loyal) > 1:
             return max(
-                loyal, key=lambda score: _rendezvous_score(profile.session, score.candidate.mapping)
+                loyal, key=lambda score: rendezvous_score(profile.session, score.candidate.mapping)
             ), "session-affinity"
     elif profile.random_draw < profile.exploration:
         unknown = [
@@ -218,12 +218,12 @@ def _order_credentials(fitting: Iterable[Candidate], mapping: str, profile: Requ
         ways,
         key=lambda one: (
             not profile.is_credential_usable(one.credential.name),
-            -_rendezvous_score(salt, one.credential.name),
+            -rendezvous_score(salt, one.credential.name),
         ),
     )
 
 
-def _rendezvous_score(one: str | None, other: str) -> int:
+def rendezvous_score(one: str | None, other: str) -> int:
     """Return the rendezvous hash of two names: the highest for a key stays the highest while others come and go."""
     return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
 

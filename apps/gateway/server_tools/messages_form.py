@@ -15,8 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Opaque, OpaqueTool
-from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply
-from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply, ReplyBuilder
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_image, write_reply
 from apps.gateway.dialects.chat.anthropic.wire import NAME, encode, new_id, read_input
 from apps.gateway.dialects.reading import fields
@@ -32,8 +31,8 @@ from apps.gateway.dialects.reading.fields import (
 )
 from apps.gateway.server_tools.loop import Answered, ModelTurn
 from apps.gateway.server_tools.toolset import MAX_SERVERS, CallOutcome, OfferedTool, ServerCall, Toolset, WantedServer
-from apps.mcp_servers.tool_names import joined_name
-from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
+from apps.mcp_servers.client import MAX_TOOLS, Tool
+from apps.mcp_servers.tool_pins import joined_name
 
 TOOLSET: Final = "mcp_toolset"
 # The field that names servers, and what the betas that switch it on begin with.

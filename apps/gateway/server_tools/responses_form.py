@@ -30,8 +30,8 @@ from apps.gateway.dialects.reading.fields import (
 )
 from apps.gateway.server_tools.loop import Answered, ModelTurn
 from apps.gateway.server_tools.toolset import MAX_SERVERS, CallOutcome, OfferedTool, ServerCall, Toolset, WantedServer
-from apps.mcp_servers.tool_names import joined_name
-from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
+from apps.mcp_servers.client import MAX_TOOLS, Tool
+from apps.mcp_servers.tool_pins import joined_name
 
 KIND: Final = "mcp"
 _LABEL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -19,9 +19,9 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.tool_calls import ToolCaller, listings
 from apps.gateway.tool_calls.call_tool import call_tool
 from apps.kernel.errors import ApiError, ClientGone, InvalidRequest
+from apps.mcp_servers.client import Tool, ToolAnswer
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.tool_names import joined_names
-from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
+from apps.mcp_servers.tool_pins import joined_names
 
 # Servers in one request.
 MAX_SERVERS: Final = 20

@@ -28,6 +28,7 @@ from apps.gateway.metrics import (
 )
 from apps.gateway.models import BalanceSheet, ClearingAccount
 from apps.gateway.settlement.reconcile import PATIENCE
+from apps.kernel.zero_series import ComingAndGoing
 from apps.provider_bills import unbilled
 
 log = structlog.get_logger(__name__)
@@ -36,6 +37,7 @@ HELD, ANSWERED, BATCHES, UNBILLED = "held", "answered", "batches", "unbilled"
 # A provider's batch ends within a day; on the fourth day forgotten holds are released.
 _BATCH_BOUND: Final = timedelta(days=4, hours=1)
 _FARTHEST_BATCH: Final = timedelta(days=30)
+_GAUGES: Final = ComingAndGoing(CLEARING_AMOUNT, CLEARING_ITEMS, CLEARING_AGE, CLEARING_OVERDUE)
 
 
 def read_accounts(now: datetime) -> list[ClearingAccount]:
@@ -82,17 +84,13 @@ def last_sheet() -> BalanceSheet | None:
 
 
 def update_metrics() -> None:
-    """Set the metrics to the accounts and the sheet that were stored last."""
+    """Set the metrics to the accounts and the sheet that were stored last; accounts that are gone are at 0."""
     try:
         accounts, sheet = list(ClearingAccount.objects.all()), last_sheet()
     except DatabaseError as error:
         log.warning("clearing.not_shown", error=type(error).__name__)
         return
-    for one in accounts:
-        CLEARING_AMOUNT.labels(one.name).set(float(one.amount))
-        CLEARING_ITEMS.labels(one.name).set(one.items)
-        CLEARING_AGE.labels(one.name).set(one.age)
-        CLEARING_OVERDUE.labels(one.name).set(int(one.is_overdue))
+    _GAUGES.show({one.name: (float(one.amount), one.items, one.age, one.is_overdue) for one in accounts})
     if sheet is not None:
         BALANCE_SHEET_AGE.set(max((timezone.now() - sheet.drawn_at).total_seconds(), 0))
         BALANCE_SHEET_DIFFERENCE.labels("ledger").set(float(sheet.ledger_difference))

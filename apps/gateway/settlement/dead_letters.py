@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.gateway.metrics import DEAD_LETTERS
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.redis import client, money_keys
 from apps.kernel.valkey.shards import ask_each
-from apps.kernel.valkey.store_keys import money_keys
 
 # A stream for each shard, whose records go back to its outbox.
 STREAMS = money_keys("outbox:broken")
@@ -20,6 +20,7 @@ STREAMS = money_keys("outbox:broken")
 def add(message: OutboxMessage) -> None:
     """Keep a message that cannot be read. Raises RedisError."""
     client().xadd(STREAMS[message.shard], {"worker": message.worker, "record": message.record})
+    DEAD_LETTERS.inc()
 
 
 def replay() -> int:

@@ -28,13 +28,21 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.reservations import SettledHold
 from apps.billing.worker_leases import notes_key
-from apps.gateway.metrics import RECORDS_SPOOLED
+from apps.gateway.metrics import RECORDS_REPLAYED, RECORDS_SPOOLED
 from apps.gateway.settlement import spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.valkey.redis import LuaScript, client, flush, server_of_shard
+from apps.kernel.valkey.redis import (
+    SHARD_COUNT,
+    SHARDS,
+    LuaScript,
+    client,
+    flush,
+    money_keys,
+    server_of_shard,
+    shard_of,
+)
 from apps.kernel.valkey.shards import ask_each, ask_those_there
-from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_keys, shard_of
 
 # Bytes of records that a process keeps; beyond, the oldest go. The settler usually has a record within half a second.
 ROOM: Final = 16 * 1024 * 1024
@@ -127,10 +135,10 @@ log = structlog.get_logger(__name__)
 STREAMS, GROUP = money_keys("outbox"), "settle"
 _PUSH = LuaScript(
     """
-    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, the
-    --       balances it is held on, and counters of limits
-    -- ARGV: worker, record; the request's id, what stays of its note, what each balance goes on holding, and how much
-    --       more each counter holds, after a plus
+    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and
+    --       the balances it is held on
+    -- ARGV: worker, record; the request's id, what stays of its note, what each balance goes on holding, and for limits
+    --       that count no money a text of counters and how much more each holds
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
     if not KEYS[2] then return end
     redis.call('ZREM', KEYS[3], ARGV[3])
@@ -140,8 +148,10 @@ _PUSH = LuaScript(
     -- By what the note says: the worker may not know of its last extension.
     local held = tonumber(string.match(note, '^{"amount":"(%d+)"'))
     for i = 4, #KEYS do
-      local more = string.match(ARGV[i + 1], '^[+](.*)')
-      redis.call('HINCRBY', KEYS[i], 'held', more or string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+    end
+    for name, more in string.gmatch(ARGV[#KEYS + 2] or '', '(%S+) (%S+)') do
+      if more ~= '0' then redis.call('HINCRBY', name, 'held', more) end
     end
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
@@ -150,6 +160,23 @@ _PUSH = LuaScript(
 _READ = LuaScript(
     "return redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])"
 )
+_ACKNOWLEDGE = LuaScript(
+    """
+    -- KEYS: the stream; ARGV: the group, and for each message its id and the beginning of its record
+    for i = 2, #ARGV, 2 do
+      local found = redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i])[1]
+      if not found then
+        redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
+      -- Another record has the id if the store lost its data since, and its clock is behind that of the one before.
+      elseif string.sub(found[2][4], 1, #ARGV[i + 1]) == ARGV[i + 1] then
+        redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
+        redis.call('XDEL', KEYS[1], ARGV[i])
+      end
+    end
+    """
+)
+# Characters of a record that tell it from others: they contain the request's id.
+_RECORD_START: Final = 128
 # Greenlets that push records which the store may not have received.
 _RETRIES = Group()
 _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
@@ -232,8 +259,8 @@ def _push_arguments(
         hold = settled.hold
         keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
         args += (hold.id, settled.note, *settled.stays)
-        keys += settled.counters
-        args += settled.more
+        if settled.more:
+            args.append(settled.more)
     return keys, args
 
 
@@ -310,14 +337,11 @@ def forget_readers(silent_for: int = FORGOTTEN_AFTER) -> None:
 
 def acknowledge(messages: Sequence[OutboxMessage]) -> None:
     """Acknowledge settled messages and remove them from their streams. Raises RedisError."""
-    identifiers: dict[int, list[str]] = {}
+    settled: dict[int, list[str | int | bytes]] = {}
     for message in messages:
-        identifiers.setdefault(message.shard, []).append(message.id)
-    for shard, some in identifiers.items():
-        pipe = client().pipeline(transaction=True)
-        pipe.xack(STREAMS[shard], GROUP, *some)
-        pipe.xdel(STREAMS[shard], *some)
-        pipe.execute()
+        settled.setdefault(message.shard, [GROUP]).extend((message.id, message.record[:_RECORD_START]))
+    for shard, arguments in settled.items():
+        _ACKNOWLEDGE([STREAMS[shard]], arguments)
 
 
 def depth() -> tuple[int, float]:
@@ -356,6 +380,7 @@ def replay_spool() -> int:
     except OSError as error:
         log.warning("outbox.spool_failed", error=error.strerror)
     if moved:
+        RECORDS_REPLAYED.inc(moved)
         log.info("outbox.replayed", records=moved)
     return moved
 

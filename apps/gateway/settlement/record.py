@@ -24,6 +24,7 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Choice, Reply
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import ClientDialect, client_dialect_of
+from apps.gateway.metrics import RouteName
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.request_profile import logged_session
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -43,7 +44,7 @@ _UNIFIED = {
 ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-def open_entry(identifier: UUID, route: str, policy: Policy, request: ClientRequest, chat: Chat) -> Entry:
+def open_entry(identifier: UUID, route: RouteName, policy: Policy, request: ClientRequest, chat: Chat) -> Entry:
     """Return the record of a request that has just been admitted, valid even if it is never finished."""
     entry = Entry(
         id=identifier,

@@ -18,7 +18,7 @@ from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode
-from apps.guardrails import writer as violations
+from apps.guardrails import stored_violations as violations
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.concurrency.background import throttled
 from apps.kernel.valkey.shards import ask_each
@@ -36,9 +36,8 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
 
     A message seen before changes nothing: its row exists, so it is not charged again.
     """
-    entries = _read(messages)
+    entries, counted = _read(messages)
     writer.prepare([entry for _, entry in entries])
-    counted = [_counted_by(entry) for _, entry in entries if entry.limits]
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         log_sinks.enqueue([(entry.id, entry.organization_id) for _, entry in entries if entry.id in written])
@@ -70,11 +69,6 @@ def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
     ]
 
 
-def _counted_by(entry: Entry) -> counters.CounterCharge:
-    """Return what a record adds to the counters of limits."""
-    return counters.CounterCharge(entry.id, entry.organization_id, read_counted(entry.limits))
-
-
 def sweep() -> int:
     """Turn what dead workers left into records that say so; return how many. Raises RedisError.
 
@@ -92,6 +86,9 @@ def _sweep(shard: int) -> int:
     swept = 0
     for worker in worker_leases.find_expired_workers(shard):
         notes, left = reservations.notes_of(worker, shard), []
+        if not worker_leases.is_expired(worker, shard):
+            # It stood still and goes on: the notes may be of reservations that it has made since.
+            continue
         # After the notes, because a worker that only seems dead goes on to push: the record of a request whose note
         # says recorded was in the stream before. Where nothing waits now, it has been settled or put aside.
         waiting = outbox.depth_of(shard)[0]
@@ -110,16 +107,22 @@ def _sweep(shard: int) -> int:
     return swept
 
 
-def _read(messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, Entry]]:
-    """Return the records that can be read; the others become dead letters."""
-    entries = []
+def _read(
+    messages: Sequence[OutboxMessage],
+) -> tuple[list[tuple[OutboxMessage, Entry]], list[counters.CounterCharge]]:
+    """Return the records that can be read, and what they add to counters of limits; the others become dead letters."""
+    entries, counted = [], []
     for message in throttled(messages):
         try:
-            entries.append((message, msgspec.json.decode(message.record, type=Entry)))
+            entry = msgspec.json.decode(message.record, type=Entry)
+            if entry.limits:
+                counted.append(counters.CounterCharge(entry.id, entry.organization_id, read_counted(entry.limits)))
         except (msgspec.MsgspecError, UnicodeError) as error:
             log.error("settle.unreadable", stream_id=message.id, error=str(error)[:200])
             dead_letters.add(message)
-    return entries
+        else:
+            entries.append((message, entry))
+    return entries, counted
 
 
 def _violations_of(entry: Entry) -> violations.ScreenedRequest:

@@ -13,8 +13,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final, NamedTuple, get_args
 
-import msgspec
-
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat, Target, TaskName
 from apps.gateway.canonical.events import Finished
@@ -53,7 +51,8 @@ class CallPart(NamedTuple):
     find_fault: Callable[[list[Any]], str | None] | None = None
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
     """The answers of one kind of request. None has a default: a new kind decides each of them."""
 
     name: TaskName
@@ -168,6 +167,47 @@ class ModelMode:
         if not self.serves(model, chat):
             message = f"{model.id} is no {self.adjective} model{hint_of(model.mode)}"
             raise InvalidRequest(message, code="unsupported_feature", param="model")
+
+
+def specialist_task(
+    mode: ModelMode,
+    *,
+    name: TaskName,
+    requirements_of: Callable[[Chat], list[Requirement]],
+    find_dialect: Callable[[Chat, Offer], ProviderDialect | None],
+    list_price: Callable[[Chat, Offer], Decimal],
+    usage_before_answer: Callable[[Chat, int, Offer], Usage],
+    usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage],
+    files_to_screen: Callable[[Chat], Sequence[AttachedFile]],
+    path_for_client: Callable[[str], str],
+    split: Callable[[Chat, Offer], list[CallPart]] | None,
+    may_bring_media: bool,
+) -> Task:
+    """Return the task of models of one mode, which answer with values, speech or a transcript.
+
+    Their answers are no text that is paid by the token and have no images. Requests are sent as they are read. An
+    incomplete answer fails where it is read; an empty one can be right (a transcript without speech).
+    """
+    return Task(
+        name=name,
+        requirements_of=requirements_of,
+        check_model=mode.check,
+        is_served_by=mode.serves,
+        find_dialect=find_dialect,
+        list_price=list_price,
+        count_images=lambda chat: 0,
+        fits_context=False,
+        usage_before_answer=usage_before_answer,
+        writes_tokens=False,
+        files_to_screen=files_to_screen,
+        path_for_client=path_for_client,
+        adapt_request=lambda chat, target: chat,
+        split=split,
+        may_bring_media=lambda chat, offer: may_bring_media,
+        fetches_images=False,
+        find_missing_result=lambda images, finish: None,
+        usage_without_counts=usage_without_counts,
+    )
 
 
 def hint_of(mode: str) -> str:

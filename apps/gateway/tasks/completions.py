@@ -6,9 +6,8 @@ Pure.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
-
-from msgspec.structs import replace
 
 from apps.gateway.tasks import chat
 

@@ -17,7 +17,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.values.embeddings import EmbeddingCapabilities, capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider import find_embedding_dialect
-from apps.gateway.tasks import AttachedFile, CallPart, ModelMode, Requirement, Task
+from apps.gateway.tasks import AttachedFile, CallPart, ModelMode, Requirement, specialist_task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
@@ -117,25 +117,17 @@ def _cuts(chat: Chat, count: int, most: int, most_tokens: int) -> Iterator[tuple
     yield start, count
 
 
-TASK = Task(
+TASK = specialist_task(
+    _MODE,
     name="embeddings",
     requirements_of=_requirements_of,
-    check_model=_MODE.check,
-    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_images=lambda chat: 0,
-    fits_context=False,
     usage_before_answer=_usage_before_answer,
-    writes_tokens=False,
     files_to_screen=_files_to_screen,
     path_for_client=_path_for_client,
-    adapt_request=lambda chat, target: chat,
     split=_split,
-    may_bring_media=lambda chat, offer: True,
-    fetches_images=False,
-    # An answer with fewer vectors than inputs has been refused where it was read.
-    find_missing_result=lambda images, finish: None,
+    may_bring_media=True,
     # Vectors are not paid for, whatever they weigh.
     usage_without_counts=lambda chat, prompt, written, images, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.moderations import capabilities_of, moderation_of
-from apps.gateway.dialects.values.moderations.provider import find_moderation_dialect
-from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
+from apps.gateway.dialects.values.moderations import capabilities_of, find_moderation_dialect, moderation_of
+from apps.gateway.tasks import CallPart, ModelMode, Requirement, specialist_task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
@@ -59,25 +58,17 @@ def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     return [CallPart(replace(chat, messages=[replace(message, parts=parts)]), len(parts)) for parts in cuts]
 
 
-TASK = Task(
+TASK = specialist_task(
+    _MODE,
     name="moderations",
     requirements_of=_requirements_of,
-    check_model=_MODE.check,
-    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_images=lambda chat: 0,
-    fits_context=False,
     usage_before_answer=_usage_before_answer,
-    writes_tokens=False,
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
-    adapt_request=lambda chat, target: chat,
     split=_split,
-    may_bring_media=lambda chat, offer: False,
-    fetches_images=False,
-    # An answer with fewer judgements than inputs has been refused where it was read.
-    find_missing_result=lambda images, finish: None,
+    may_bring_media=False,
     # Judgements are not paid for, whatever they weigh.
     usage_without_counts=lambda chat, prompt, written, images, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -15,9 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.rerank import capabilities_of, documents_of, query_of, results_of
-from apps.gateway.dialects.values.rerank.provider import find_rerank_dialect
-from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
+from apps.gateway.dialects.values.rerank import capabilities_of, documents_of, find_rerank_dialect, query_of, results_of
+from apps.gateway.tasks import CallPart, ModelMode, Requirement, specialist_task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -90,24 +89,16 @@ def find_fault_among(count: int) -> Callable[[list[Any]], str | None]:
     return find_fault
 
 
-TASK = Task(
+TASK = specialist_task(
+    _MODE,
     name="rerank",
     requirements_of=_requirements_of,
-    check_model=_MODE.check,
-    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_images=lambda chat: 0,
-    fits_context=False,
     usage_before_answer=_usage_before_answer,
-    writes_tokens=False,
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
-    adapt_request=lambda chat, target: chat,
     split=_split,
-    may_bring_media=lambda chat, offer: False,
-    fetches_images=False,
-    # A ranking that lacks a document has been refused where it was read.
-    find_missing_result=lambda images, finish: None,
+    may_bring_media=False,
     usage_without_counts=_usage_without_counts,
 )

@@ -17,7 +17,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech import SpeechCapabilities, capabilities_of, speech_of, text_of
 from apps.gateway.dialects.media.speech.provider import find_speech_dialect
-from apps.gateway.tasks import ModelMode, Requirement, Task
+from apps.gateway.tasks import ModelMode, Requirement, specialist_task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
@@ -89,24 +89,16 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(lambda found: _PATHS[found[1]], path)
 
 
-TASK = Task(
+TASK = specialist_task(
+    _MODE,
     name="speech",
     requirements_of=_requirements_of,
-    check_model=_MODE.check,
-    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_images=lambda chat: 0,
-    fits_context=False,
     usage_before_answer=_usage_before_answer,
-    writes_tokens=False,
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
-    adapt_request=lambda chat, target: chat,
     split=None,
-    may_bring_media=lambda chat, offer: True,
-    fetches_images=False,
-    # An answer without audio has been refused where it was read.
-    find_missing_result=lambda images, finish: None,
+    may_bring_media=True,
     usage_without_counts=_usage_without_counts,
 )

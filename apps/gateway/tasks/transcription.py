@@ -17,7 +17,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.transcription import TranscriptionCapabilities, capabilities_of, transcription_of
 from apps.gateway.dialects.media.transcription.provider import find_transcription_dialect
-from apps.gateway.tasks import AttachedFile, ModelMode, Requirement, Task
+from apps.gateway.tasks import AttachedFile, ModelMode, Requirement, specialist_task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
@@ -88,24 +88,16 @@ def _path_for_client(path: str) -> str:
     return "prompt" if path.startswith("messages[") else path
 
 
-TASK = Task(
+TASK = specialist_task(
+    _MODE,
     name="transcription",
     requirements_of=_requirements_of,
-    check_model=_MODE.check,
-    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_images=lambda chat: 0,
-    fits_context=False,
     usage_before_answer=_usage_before_answer,
-    writes_tokens=False,
     files_to_screen=_files_to_screen,
     path_for_client=_path_for_client,
-    adapt_request=lambda chat, target: chat,
     split=None,
-    may_bring_media=lambda chat, offer: False,
-    fetches_images=False,
-    # A transcript without speech is empty.
-    find_missing_result=lambda images, finish: None,
+    may_bring_media=False,
     usage_without_counts=_usage_without_counts,
 )

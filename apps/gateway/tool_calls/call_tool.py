@@ -33,9 +33,8 @@ from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_conten
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 from apps.mcp_servers.actions import target_of
+from apps.mcp_servers.client import McpClient, OnProgress, ToolAnswer, UpstreamSession
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.client import McpClient, OnProgress, UpstreamSession
-from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
 

@@ -31,11 +31,9 @@ from apps.kernel.postgres import database
 from apps.keys.iam import allows_some_tool, allows_tool
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of
+from apps.mcp_servers.client import McpClient, Tool
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.tool_names import joined_names
-from apps.mcp_servers.tool_pins import hold_to_pins
-from apps.mcp_servers.upstream.client import McpClient
-from apps.mcp_servers.upstream.tools import Tool
+from apps.mcp_servers.tool_pins import hold_to_pins, joined_names
 
 log = structlog.get_logger(__name__)
 

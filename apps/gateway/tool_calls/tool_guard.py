@@ -22,7 +22,7 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.concurrency.native_thread_pool import offload
-from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
+from apps.mcp_servers.client import Tool, ToolAnswer
 
 # The roles for rules: the model writes arguments, and neither operator nor user wrote the rest.
 _MODEL, _TOOL = "assistant", TOOL_RESULT

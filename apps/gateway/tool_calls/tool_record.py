@@ -17,7 +17,7 @@ from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
-from apps.gateway.metrics import record_request_metrics
+from apps.gateway.metrics import RouteName, record_request_metrics
 from apps.gateway.settlement import outbox, record
 from apps.gateway.tool_calls import ToolCaller
 from apps.guardrails.scanning.violations import ViolationDraft
@@ -25,13 +25,15 @@ from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
 from apps.logs.entry import Entry
+from apps.mcp_servers.client import ToolAnswer
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
 
 # The routes of the log, and what stands before a server's name where a provider's would be.
-CALL, LISTING, PROVIDER = "mcp_tool_call", "mcp_tool_list", "mcp:"
+CALL: Final = "mcp_tool_call"
+LISTING: Final = "mcp_tool_list"
+PROVIDER: Final = "mcp:"
 # Characters of a tool's name in the log.
 _MAX_NAME_LENGTH: Final = 255
 
@@ -90,7 +92,7 @@ def record_listing(policy: Policy, server: McpServer, caller: ToolCaller, violat
 
 
 def _open(
-    identifier: UUID, policy: Policy, server: McpServer, name: str, native: str, route: str, caller: ToolCaller
+    identifier: UUID, policy: Policy, server: McpServer, name: str, native: str, route: RouteName, caller: ToolCaller
 ) -> Entry:
     mode = policy.mode if policy.mode != "hybrid" else "credits"
     entry = Entry(

@@ -34,16 +34,37 @@ _TAKEN: Final = {
     "anthropic": re.compile("/messages"),
     "google": re.compile("/models/[^/:?]{1,70}:generateContent"),
     "mistral": re.compile("/chat/completions"),
+    "bedrock": re.compile("/model/[^/?]{1,80}/converse"),
 }
+# Fields that Bedrock's batches take: tools and structured outputs are not among them
+# (docs.aws.amazon.com/bedrock/latest/userguide/batch-inference.html, read 2026-11-29).
+_BEDROCK_FIELDS: Final = frozenset(
+    {"messages", "system", "inferenceConfig", "additionalModelRequestFields", "additionalModelResponseFieldPaths"}
+)
 _PREVIEWS: Final = "anthropic-beta"
 
 
 class BatchTerms(msgspec.Struct, frozen=True):
-    """A provider's batch API: its format, and its share of the usual prices, of that of cached tokens if another."""
+    """A provider's batch API: its format, its share of the usual prices, of that of cached tokens if another, and the
+    end of the names of deployments that answer batches."""
 
-    format: Literal["openai", "anthropic", "google", "mistral"]
+    format: Literal["openai", "anthropic", "google", "mistral", "bedrock"]
     price_share: Decimal
     cached_share: Decimal | None = None
+    deployment_suffix: str = ""
+
+
+class JobPlace(msgspec.Struct, frozen=True):
+    """Where Bedrock keeps a job's lines and answers: a folder in a bucket (`s3://…`), the role that reads and writes
+    there, and addresses other than AWS's. Empty in other formats."""
+
+    storage: str = ""
+    role: str = ""
+    api_url: str = ""
+    storage_url: str = ""
+
+
+NO_PLACE: Final = JobPlace()
 
 
 class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +86,7 @@ class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
     discount: Decimal
     path: str
     body: bytes
+    place: JobPlace = NO_PLACE
 
 
 class BatchHandover:
@@ -111,6 +133,7 @@ class BatchHandover:
             terms is None
             or not _TAKEN[terms.format].fullmatch(path)
             or any(name.lower() == _PREVIEWS for name in previews)
+            or (terms.format == "bedrock" and not _is_for_storage(candidate, request.body))
         ):
             return None
         return HandedOver(
@@ -125,8 +148,23 @@ class BatchHandover:
             is_own_key=candidate.credential.own is not None,
             discount=candidate.discount,
             path=path,
-            body=request.body,
+            body=_to_deployment(request.body, candidate.model_name + terms.deployment_suffix)
+            if terms.deployment_suffix
+            else request.body,
+            place=find_place(candidate.offer),
         )
+
+
+def _is_for_storage(candidate: Candidate, body: bytes) -> bool:
+    """Return whether Bedrock's batches take a request: only the operator's access keys reach the bucket."""
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return ":" in (candidate.credential.service_secret or "") and fields.keys() <= _BEDROCK_FIELDS
+
+
+def _to_deployment(body: bytes, deployment: str) -> bytes:
+    """Return a request's body with another model's name; all else stays as it is."""
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode(fields | {"model": msgspec.Raw(msgspec.json.encode(deployment))})
 
 
 class BatchAnswer:
@@ -194,3 +232,8 @@ def find_terms(offer: Offer) -> BatchTerms | None:
     """Return the terms of the batch API that an offer can be asked through, None where there is none."""
     stated = offer.facts.get("batch")
     return None if not stated else msgspec.convert(stated, BatchTerms, strict=False)
+
+
+def find_place(offer: Offer) -> JobPlace:
+    """Return where the jobs of an offer's batch API are kept, an empty place where the catalog states none."""
+    return msgspec.convert(offer.facts.get("batch") or {}, JobPlace)

@@ -33,24 +33,31 @@ from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import FRAMINGS, LONG, BrokenFrames
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
+from apps.gateway.routing.replica_choice import count_in_flight
 from apps.gateway.tasks import TASKS, CallPart, facts_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.batch_exchange import exchange_of
-from apps.gateway.upstream.call_state import ProviderCallInputs, ProviderCallOutcome
-from apps.gateway.upstream.fan_out import check_fan_out, fan_out, parallel_chats
 from apps.gateway.upstream.http_response import default_timeouts
-from apps.gateway.upstream.image_calls import make_images
 from apps.gateway.upstream.jobs import check_made, follow_job
 from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.open_exchange import (
     NO_HEADERS,
     OpenExchange,
+    ProviderCallInputs,
+    ProviderCallOutcome,
     ProviderRequest,
     ProviderResponse,
     open_exchange,
 )
+from apps.gateway.upstream.parallel_calls import (
+    check_fan_out,
+    check_results,
+    fan_out,
+    join_parts,
+    make_images,
+    parallel_chats,
+)
 from apps.gateway.upstream.remote_media import MAY_HAVE_ADDRESSES, fetch_images
-from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 
@@ -141,6 +148,8 @@ class ProviderCall(msgspec.Struct, eq=False):
     def _answer(self, dialect: ProviderDialect, target: Target) -> Generator[Event, None, None]:
         """Return what the provider answers, as `events` does; traced where the request is."""
         answer = self._call_once(dialect, target)
+        if self.inputs.candidate.credential.replica is not None:
+            answer = count_in_flight(self.inputs.candidate, answer)
         return answer if self.inputs.span is None else self.inputs.span.traced(self, answer)
 
     def _call_once(self, dialect: ProviderDialect, target: Target) -> Generator[Event, None, None]:
@@ -195,6 +204,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             cdn_loop=inputs.cdn_loop,
             new_connection=inputs.new_connection,
             trace_headers=self.trace_headers,
+            on_connect=self.outcome.note_connection,
         )
 
     def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:

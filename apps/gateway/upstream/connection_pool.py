@@ -1,6 +1,9 @@
-"""Connection pool: HTTP/1.1 to providers over keep-alive sockets, cooperative under gevent.
+"""Connection pool and DNS cache: HTTP/1.1 to providers over keep-alive sockets, cooperative under gevent.
 
-The only module that opens sockets to providers.
+The only module that opens sockets to providers. A provider's host name is looked up once for all connections that ask
+within a few seconds. A lookup takes a thread, and on a busy process each step of a thread waits its turn: a burst of
+new connections, each with a lookup of its own, took seconds. While the name's servers fail or are silent, its last
+addresses are used.
 """
 
 from __future__ import annotations
@@ -11,18 +14,20 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import cache, lru_cache, partial
 from select import POLLERR, POLLHUP, POLLIN
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+import gevent
+from gevent.event import AsyncResult
 from gevent.monkey import get_original
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.upstream import dns_cache
 from apps.gateway.upstream.http_response import SocketWaiter, Timeouts, UpstreamResponse, network_failure
 from apps.kernel.concurrency.green_socket import send_all
+from apps.kernel.concurrency.name_lookup import OPERATOR_NAMES
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512
@@ -35,6 +40,10 @@ _MAX_POOLS, _MAX_URLS = 1_024, 4_096
 _STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 # Bytes that are one record of TLS at most.
 _ROUND_TRIP = struct.Struct("68xI")
+
+
+# Takes when a new connection was begun, and when it was ready to send on (None where it failed), in monotonic seconds.
+OnConnect = Callable[[float, float | None], object]
 
 
 class PoolKey(NamedTuple):
@@ -122,19 +131,21 @@ def send(
     ip: str | None = None,
     *,
     new_connection: bool = False,
+    on_connect: OnConnect | None = None,
 ) -> Generator[None, None, UpstreamResponse]:
     """Send a request, wait for the head of the response, and return it. Raises UpstreamFailure.
 
     Yields whenever nothing has come for the timeouts' `tick` seconds. Connects to `ip` where one is given, and never
-    over a pooled connection where `new_connection` is set. Nothing is ever sent twice: StaleConnection says that a
-    pooled connection had been closed before the request arrived; the caller decides whether to send again.
+    over a pooled connection where `new_connection` is set; `on_connect` gets the times of a new one. Nothing is ever
+    sent twice: StaleConnection says that a pooled connection had been closed before the request arrived; the caller
+    decides whether to send again.
     """
     address, path, host = split_url(url, ip)
     deadline = time.monotonic() + timeouts.total
     head = _head_of(method, path, host, headers, body)
-    connection = (
-        _PooledConnection(_connect(address, timeouts.connect)) if new_connection else _acquire(address, timeouts)
-    )
+    connection = None if new_connection else _acquire(address)
+    if connection is None:
+        connection = _open(address, timeouts.connect, on_connect)
     response = UpstreamResponse(connection, timeouts, deadline, partial(_release, address, connection))
     written_at: float | None = None
     try:
@@ -179,8 +190,8 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
         raise network_failure(error) from error
 
 
-def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
-    """Return a pooled connection that is still open, else a new one. Raises UpstreamFailure."""
+def _acquire(address: PoolKey) -> _PooledConnection | None:
+    """Return a pooled connection that is still open, None where there is none."""
     pool = _pools.by_address.get(address)
     oldest = time.monotonic() - _POOL_AGE
     while pool:
@@ -189,7 +200,20 @@ def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
             connection.reused = True
             return connection
         connection.close()
-    return _PooledConnection(_connect(address, timeouts.connect))
+    return None
+
+
+def _open(address: PoolKey, timeout: float, on_connect: OnConnect | None) -> _PooledConnection:
+    """Return a new connection, and tell its times. Raises UpstreamFailure."""
+    started_at = time.monotonic()
+    connected_at: float | None = None
+    try:
+        sock = _connect(address, timeout)
+        connected_at = time.monotonic()
+        return _PooledConnection(sock)
+    finally:
+        if on_connect is not None:
+            on_connect(started_at, connected_at)
 
 
 def _release(address: PoolKey, connection: _PooledConnection) -> None:
@@ -215,7 +239,7 @@ def _forget_pools(pools: dict[PoolKey, deque[_PooledConnection]], oldest: float)
 
 def _connect(address: PoolKey, timeout: float) -> socket.socket:
     try:
-        sock = dns_cache.connect(address.ip or address.host, address.port, timeout)
+        sock = connect(address.ip or address.host, address.port, timeout)
     except TimeoutError:
         raise UpstreamFailure("timeout", f"no connection within {timeout:g} s") from None
     except OSError as error:
@@ -238,3 +262,99 @@ def close_idle() -> None:
         while pool:
             with contextlib.suppress(OSError):
                 pool.pop().close()
+
+
+# Seconds for which an answer stands; providers move their names within minutes.
+_FRESH = 10.0
+# Seconds for which the last answer is used while there is no newer one, and that a newer one is waited for then.
+_STALE, _STALE_AFTER = 3_600.0, 1.0
+# Names whose answers are kept at a time; there are few providers, and tenants may name their own.
+_MAX_NAMES = 1_024
+
+_Place = tuple[str, int]
+_Addresses = list[tuple[int, Any]]
+# When each name was last asked for, and the lookup; when it last had an answer, and which.
+_lookups: dict[_Place, tuple[float, AsyncResult[_Addresses]]] = {}
+_answers: dict[_Place, tuple[float, _Addresses]] = {}
+
+
+def connect(host: str, port: int, timeout: float) -> socket.socket:
+    """Return a connected socket, within so many seconds; a host's addresses are tried one after the other.
+
+    Raises OSError (TimeoutError, socket.gaierror, ConnectionRefusedError).
+    """
+    until = time.monotonic() + timeout
+    failure: OSError = OSError("the name has no address")
+    for family, address in _resolve(host, port, timeout):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(max(until - time.monotonic(), 0.001))
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    # Where no server answers any more, the name may have another address by now.
+    asked = _lookups.get((host, port))
+    if asked is not None and asked[1].ready():
+        _lookups.pop((host, port), None)
+    raise failure
+
+
+def _resolve(host: str, port: int, timeout: float) -> _Addresses:
+    """Return a host's addresses with their families. Raises OSError."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return [(family, (host, port))]
+    if not gevent.get_hub().main_hub:
+        # A thread beside the event loop may block, and may end before a lookup that greenlets wait for.
+        return _ask(host, port)
+    lookup = _look_up(host, port)
+    answered_at, known = _answers.get((host, port), (0.0, None))
+    if known is not None and answered_at < time.monotonic() - _STALE:
+        known = None
+    lookup.wait(timeout if known is None else min(timeout, _STALE_AFTER))
+    if known is not None and not lookup.successful():
+        return known
+    if not lookup.ready():
+        raise TimeoutError(f"{host} was not found within {timeout:g} s")
+    return cast(_Addresses, lookup.get())
+
+
+def _look_up(host: str, port: int) -> AsyncResult[_Addresses]:
+    """Return the lookup of a name that is under way or still stands, else one that begins now."""
+    asked_at, lookup = _lookups.get((host, port), (0.0, None))
+    if lookup is not None and not lookup.ready():
+        # A thread is at it, however long: another would wait for the same servers.
+        return lookup
+    if lookup is None or asked_at < time.monotonic() - _FRESH or not lookup.successful():
+        if len(_lookups) >= _MAX_NAMES:
+            _lookups.clear()
+        if len(_answers) >= _MAX_NAMES:
+            _answers.clear()
+        lookup = AsyncResult()
+        _lookups[host, port] = time.monotonic(), lookup
+        gevent.spawn(_find, host, port, lookup)
+    return lookup
+
+
+def _find(host: str, port: int, lookup: AsyncResult[_Addresses]) -> None:
+    try:
+        found = _ask(host, port)
+    except (OSError, UnicodeError) as error:
+        # Raised in a greenlet, it would be printed.
+        lookup.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+    else:
+        _answers[host, port] = time.monotonic(), found
+        lookup.set(found)
+
+
+def _ask(host: str, port: int) -> _Addresses:
+    return [(family, address) for family, _, _, _, address in OPERATOR_NAMES.find(host, port)]

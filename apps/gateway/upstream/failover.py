@@ -28,12 +28,14 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.metrics import ATTEMPTS, add, labeled_child, provider_label
+from apps.gateway.routing import replica_choice
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, FailureEvidence, evidence_of
 from apps.gateway.tasks import TASKS
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.upstream import replica_watch
 from apps.gateway.upstream.call_provider import ProviderCall
-from apps.gateway.upstream.call_state import ProviderCallInputs
+from apps.gateway.upstream.open_exchange import ProviderCallInputs
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -180,6 +182,7 @@ def attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, 
         "status_code": status,
         "error_type": error_type,
         "succeeded": succeeded,
+        **({} if candidate.credential.replica is None else {"replica": candidate.credential.replica.name}),
     }
 
 
@@ -195,6 +198,8 @@ class AttemptEnd(msgspec.Struct, frozen=True, eq=False):
         outcome = self.call.outcome
         moments = {
             "start_ms": self.call.started_at,
+            "connect_start_ms": outcome.connect_started_at,
+            "connect_end_ms": outcome.connected_at,
             "first_byte_ms": outcome.headers_at,
             "first_content_ms": outcome.first_content_at,
             "end_ms": now if self.ended_at is None else self.ended_at,
@@ -257,6 +262,8 @@ class Failover(msgspec.Struct, eq=False):
     trace: RequestTrace | None = None
     # The call that answers, or was made last.
     current_call: ProviderCall | None = None
+    # The name of the limit beyond which another model than the requested one answers.
+    rerouted_by: str | None = None
 
     @property
     def latest_candidate(self) -> Candidate:
@@ -362,6 +369,9 @@ class Failover(msgspec.Struct, eq=False):
         self, queue: deque[Candidate], first_byte_timeout: float | None = None, *, new_connection: bool = False
     ) -> ProviderCall:
         candidate = queue.popleft()
+        if candidate.credential.replica is not None:
+            candidate = replica_choice.choose(candidate, queue, self.chat)
+            replica_watch.watch(candidate)
         inputs = ProviderCallInputs(
             span=None if self.trace is None else self.trace.begin_attempt(callee_of(candidate)),
             chat=self.chat,
@@ -405,6 +415,8 @@ class Failover(msgspec.Struct, eq=False):
         else:
             lines = [{**line, "choice": choice} for choice in range(outcome.calls)]
             self._log(provider_call, *lines, is_over=False)
+        if candidate.credential.replica is not None:
+            replica_choice.health_of(candidate).record_success()
         count_attempt(candidate, "succeeded")
 
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
@@ -424,7 +436,9 @@ class Failover(msgspec.Struct, eq=False):
 
         def find_second() -> ProviderCall | None:
             for one in queue:
-                if one.mapping != first.inputs.candidate.mapping and hedge.allows(one, self.prompt_tokens, self.chat):
+                asked = first.inputs.candidate
+                is_other = one.mapping != asked.mapping or one.credential.replica != asked.credential.replica
+                if is_other and hedge.allows(one, self.prompt_tokens, self.chat):
                     queue.remove(one)
                     queue.appendleft(one)
                     running.append(self._begin_call(queue))
@@ -472,12 +486,16 @@ class Failover(msgspec.Struct, eq=False):
             self.attempt_log.pop()
             self.attempt_ends.pop()
         self._log(provider_call, line)
+        if provider_call.inputs.candidate.credential.replica is not None:
+            replica_choice.record_failure(provider_call.inputs.candidate, failure)
         count_attempt(provider_call.inputs.candidate, failure.error_type)
         end_attempt(provider_call, failure.error_type)
 
     def _drop_provider(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
-        """Remove a failed provider's other credentials from the queue, unless only the one used is to blame."""
-        others = [one for one in queue if one.mapping == candidate.mapping]
+        """Remove a failed provider's other credentials from the queue, unless only the one used is to blame; replicas
+        of its server stay."""
+        replica = candidate.credential.replica
+        others = [one for one in queue if one.mapping == candidate.mapping and one.credential.replica == replica]
         rested = failure is not None and credentials.cool_down(
             candidate.credential, failure.status, failure.retry_after
         )

@@ -25,16 +25,17 @@ from msgspec.structs import replace
 from apps.gateway.content_decoding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.failures import UpstreamFailure
 from apps.kernel.concurrency.green_socket import WOULD_BLOCK, watch_readable
-from apps.kernel.concurrency.turn_queue import let_others_go_on
+from apps.kernel.concurrency.turn_queue import answer_turns, let_others_go_on
 
 
 class SocketWaiter:
     """Waits for one socket; for one greenlet at a time, in the thread that made it. Close it before the socket."""
 
-    __slots__ = ("_hub", "_pending", "_readable", "_seconds", "_timer")
+    __slots__ = ("_hub", "_pending", "_readable", "_seconds", "_timer", "turns")
 
     def __init__(self, sock: socket.socket) -> None:
         self._hub = get_hub()
+        self.turns = answer_turns()
         self._readable = watch_readable(sock)
         # TLS may have read more than it has given out; nothing of that is to be seen at the socket.
         self._pending: Any = getattr(sock, "pending", None)
@@ -80,6 +81,9 @@ _MAX_HEAD_BYTES, _MAX_HEADERS = 256 * 1024, 500
 _MAX_BESIDE, _MAX_BESIDE_PER_BYTE = 512 * 1024, 16
 # Bytes of a whole stream; the longest answers of several choices, an event for each token, are a tenth of it.
 _MAX_BODY_BYTES = 512 * 1024 * 1024
+# Bytes of chunks that are passed on before other answers have their turn: some twenty events of a stream, and at first
+# a few.
+_PIECE, _FIRST_PIECE = 4 * 1024, 512
 # Unpacked bytes after which others have their turn.
 _FAIR_SHARE = 1024 * 1024
 # Bytes of an answer after which its reader reports how many there are so far. Digits of a valid length.
@@ -123,6 +127,10 @@ class UpstreamResponse:
         self._body: list[bytes] = []
         self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
+        # Whether a piece of the body has been passed on: the first goes before the further ones of other answers.
+        self._in_progress = False
+        # Whether it is read as a whole: then its pieces cost nothing, and each turn that they wait delays it.
+        self._is_whole = False
         self._decoder: ContentDecoder | None = None
         self.bytes_received = 0
 
@@ -181,18 +189,20 @@ class UpstreamResponse:
     def iterate_body(self) -> Iterator[bytes]:
         """Yield the body as it is asked for; b"" means that nothing has come for `tick` seconds. Nothing is read ahead.
 
+        All pieces but the first wait for the turns of answers in progress, except of a body that is read as a whole.
         Raises UpstreamFailure.
         """
         last = time.monotonic()
         while True:
-            if self._body:
-                piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-                self._body.clear()
+            while self._body:
+                piece = self._take_piece()
                 if self._decoder is not None:
                     yield from self._decode(self._decoder, piece)
                 elif piece:
                     yield piece
-                last = time.monotonic()
+                last, self._in_progress = time.monotonic(), not self._is_whole
+                if self._body:
+                    self._connection.waiter.turns.take()
             if self._complete:
                 if self._decoder is not None:
                     self._finish(self._decoder)
@@ -207,6 +217,7 @@ class UpstreamResponse:
         """
         parts: list[bytes] = []
         size = reported = 0
+        self._is_whole = True
         stated = self.headers.get("content-length", "")
         if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
             raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
@@ -219,6 +230,24 @@ class UpstreamResponse:
                 report_size(size - reported)
                 reported = size
         return b"".join(parts)
+
+    def _take_piece(self) -> bytes:
+        """Return what has arrived of the body, as far as it goes on in one turn; chunks stay whole."""
+        body = self._body
+        if len(body) == 1:
+            return body.pop()
+        if self._is_whole:
+            piece = b"".join(body)
+            body.clear()
+            return piece
+        size, most = 0, _PIECE if self._in_progress else _FIRST_PIECE
+        for count, chunk in enumerate(body, 1):  # noqa: B007 - the number of chunks that are taken
+            size += len(chunk)
+            if size >= most:
+                break
+        piece = b"".join(body[:count])
+        del body[:count]
+        return piece
 
     def _decode(self, decoder: ContentDecoder, data: bytes) -> Iterator[bytes]:
         """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
@@ -251,6 +280,8 @@ class UpstreamResponse:
             if patient:
                 return False
             raise UpstreamFailure("timeout", self._timeout_message(limit))
+        if self._in_progress:
+            self._connection.waiter.turns.take()
         try:
             data = self._connection.sock.recv(_READ_SIZE)
         except WOULD_BLOCK:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part, ToolResult
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
-from apps.gateway.dialects.reading.image_type import HEAD, image_type_of
+from apps.gateway.dialects.reading.fields import IMAGE_HEAD, image_type_of
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -142,7 +142,7 @@ class _Inline:
 
 def _type_of(name: str, content: bytes) -> str:
     """Return a file's media type: what its first bytes tell, else its name, else that it is text or anything."""
-    if (image_type := image_type_of(content[:HEAD])) is not None:
+    if (image_type := image_type_of(content[:IMAGE_HEAD])) is not None:
         return image_type
     if content.startswith(b"%PDF-"):
         return "application/pdf"

@@ -3,36 +3,122 @@
 For providers that accept only bytes they are inlined; images to edit are fetched before any provider is asked, and
 those that a provider leaves at a URL before the client gets them. Fetches are bounded in size and time, and a file's
 type is found by its first bytes.
+
+Every address passes the guard and is called at the very IP that was checked; redirects are not followed; an
+organization's share of a process is bounded. Only the client that sent an address may see it.
 """
 
 from __future__ import annotations
 
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
+import gevent
 import msgspec
+import requests
 from django.conf import settings
 from gevent.pool import Pool
 from msgspec.structs import replace
+from urllib3.exceptions import HTTPError
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
 from apps.gateway.canonical.events import Event, ImageMade
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.reading.image_type import image_type_of
+from apps.gateway.dialects.media.images.client import data_url_of
+from apps.gateway.dialects.reading.fields import image_type_of
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.remote_file import (
-    MAX_INPUT_BYTES,
-    MAX_OUTPUT_BYTES,
-    FetchTimeouts,
-    UnfetchableError,
-    fetch_file,
-    fetch_image,
-)
-from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest
+from apps.kernel.concurrency.fairness import OwnerSlots
+from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest, RateLimited
+from apps.keys.ssrf_guard import BUSY, RETRY_AFTER, BusyAddressError, UnsafeAddressError, resolve_safe_address
+
+# Bytes of a client's image, and of one that a provider made.
+MAX_INPUT_BYTES, MAX_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
+_PIECE = 65_536
+# Files of one organization that a process fetches at a time; further ones wait within their time.
+_SLOTS: Final = OwnerSlots(10)
+# Nothing is unpacked: a few bytes could become many.
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "model-gateway"}
+
+
+class UnfetchableError(Exception):
+    """A file that cannot be fetched; the message is for the client or provider that named the URL."""
+
+
+class FetchTimeouts(NamedTuple):
+    """Seconds: to connect, between bytes, and for all of one file."""
+
+    connect: float
+    silence: float
+    total: float
+
+
+# Images are large, and their clients wait long anyway.
+_FOR_PICTURES: Final = FetchTimeouts(5.0, 15.0, 60.0)
+
+
+def fetch_file(url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
+    """Return the bytes at an address, `most` at the most, and what they are called there.
+
+    `owner` is the organization for which it is fetched. Raises UnfetchableError; RateLimited where the organization
+    has as much under way as it may.
+    """
+    until = time.monotonic() + patience.total
+    with _SLOTS.slot(owner, patience.total, "Too many files by address are being fetched; send fewer at once"):
+        return _fetch_within(max(until - time.monotonic(), 0.001), url, most, patience, owner)
+
+
+def _fetch_within(seconds: float, url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
+    try:
+        with gevent.Timeout(seconds, _TooSlowError()):
+            return _fetch_file(url, most, patience, owner)
+    except BusyAddressError as error:
+        raise RateLimited(str(error), code=BUSY, retry_after=RETRY_AFTER) from error
+    except UnsafeAddressError as error:
+        raise UnfetchableError(str(error)[:1].lower() + str(error)[1:]) from error
+    except (_TooSlowError, requests.Timeout):
+        raise UnfetchableError("it did not answer in time") from None
+    except (requests.RequestException, HTTPError, OSError):
+        raise UnfetchableError("it could not be fetched") from None
+
+
+def fetch_image(url: str, most: int, owner: UUID) -> str:
+    """Return the image at an address as a data URL. Raises as `fetch_file` does."""
+    data, _ = fetch_file(url, most, _FOR_PICTURES, owner)
+    found = data_url_of(data)
+    if found is None:
+        raise UnfetchableError("it holds no PNG, JPEG, WebP or GIF image")
+    return found
+
+
+class _TooSlowError(Exception):
+    """The whole time is over."""
+
+
+def _fetch_file(url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
+    address = resolve_safe_address(url, owner)
+    timeout = (patience.connect, patience.silence)
+    with (
+        address.session() as session,
+        session.get(url, stream=True, allow_redirects=False, timeout=timeout, headers=_HEADERS) as response,
+    ):
+        if response.status_code != requests.codes.ok:
+            raise UnfetchableError(f"it answered with status {response.status_code}")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnfetchableError("it is packed, which was not asked for")
+        pieces: list[bytes] = []
+        size = 0
+        for piece in response.raw.stream(_PIECE, decode_content=False):
+            size += len(piece)
+            if size > most:
+                raise UnfetchableError(f"it is larger than {most} bytes")
+            pieces.append(piece)
+        return b"".join(pieces), response.headers.get("Content-Type", "")
+
 
 # How many addresses a request may have, and bytes of one file and of all together.
 MAX_FILES: Final = 20

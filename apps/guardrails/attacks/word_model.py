@@ -10,80 +10,45 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from sys import intern
-from typing import NamedTuple
 
 # Characters of a normalized text that are read at one go: in more, an attack would be lost.
 WINDOW = 700
 MAX_WINDOWS = 6
-# Weights are kept as whole thousandths.
-SCALE = 1000
 # One character of a script without spaces, a word with the marks of India's scripts, or a sign.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:[^\W_{_UNSPACED}]|[\u0900-\u0dff])+|[^\w\s]")
-# The same words, where nothing is written without spaces, and in ASCII.
+# The same words, where nothing is written without spaces; and the characters of ASCII that are no signs.
 _SPACED_WORD = re.compile(r"[\w\u0900-\u0dff]+|[^\w\s]")
-_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+|[^\w\s]")
+_NO_SIGNS = "".join(re.findall(r"[\w\s]", "".join(map(chr, range(128))))).encode()
 _has_unspaced = re.compile(f"[{_UNSPACED}]").search
 _PATH = Path(__file__).with_suffix(".tsv")
 # Digits that stand for letters, read so in words that have letters too ("1gn0re").
 _LETTERS = str.maketrans("01345789", "oieastbg")
 _has_letter_digit = re.compile("[01345789]").search
 # Letters that words of one stem share; what follows is their form.
-_BEGINNING = 5
+BEGINNING = 5
 # Stands for the word between two.
-_BETWEEN = " _ "
+BETWEEN = " _ "
 # Weights of both kinds are one number: the lower of so many bits, a number with a sign, is for orders.
 _HALF = 40
 _MIDDLE = 1 << _HALF - 1
-_NUMBERS = ("<bias>", "<threshold>", "<guarded>")
-
-
 Pair = tuple[int, int]
-# Orders that replace or reveal a program's instructions, and frames in which it would have no limits.
-KINDS = ("orders", "frames")
-
-
-class WordModel(NamedTuple):
-    """For each of `KINDS`: weights in thousandths; a text whose score is above the threshold reads like an attack.
-
-    `guarded` is the threshold where a program keeps something from its users: attacks are likelier there.
-    """
-
-    weights: Mapping[str, Pair]
-    biases: Pair
-    thresholds: Pair = (0, 0)
-    guarded: Pair = (0, 0)
-
-    def scores(self, normalized: str) -> tuple[float, float]:
-        """Return the scores of a normalized text, in thousandths; 0 for a text without words."""
-        return self.scores_of(features_of(normalized))
-
-    def scores_of(self, features: Collection[str]) -> tuple[float, float]:
-        """Return the scores of a text with these features."""
-        if not features:
-            return 0.0, 0.0
-        found = list(filter(None, map(self.weights.get, features)))
-        share = 1 / math.sqrt(len(features))
-        orders, frames = (sum(weight[kind] for weight in found) * share for kind in (0, 1))
-        return self.biases[0] + orders, self.biases[1] + frames
-
-    def written(self) -> str:
-        """Return the model as its file holds it."""
-        numbers = zip(_NUMBERS, (self.biases, self.thresholds, self.guarded), strict=True)
-        return "".join(
-            f"{name}\t{orders}\t{frames}\n" for name, (orders, frames) in (*numbers, *sorted(self.weights.items()))
-        )
 
 
 class AttackFinder:
     """A model made ready to look for attacks: no pair is joined to be looked up, and both kinds are one sum."""
 
     def __init__(self, weights: Iterable[tuple[str, Pair]], biases: Pair, thresholds: Pair, guarded: Pair) -> None:
-        """Take what a `WordModel` holds."""
+        """Take weights in thousandths, and for either kind a bias and thresholds.
+
+        The kinds are orders that replace or reveal a program's instructions, and frames in which it would have no
+        limits. A text whose score is above a threshold reads like an attack; `guarded` are those where a program keeps
+        something from its users: attacks are likelier there.
+        """
         self._biases, self._thresholds, self._guarded = biases, thresholds, guarded
         self._words: dict[str, int] = {}
         self._beginnings: dict[str, int] = {}
@@ -98,15 +63,10 @@ class AttackFinder:
                 else:
                     self._words[intern(feature)] = both
             # Each word is kept once, in however many pairs it is.
-            elif two.startswith(_BETWEEN[1:]):
-                self._around_one[intern(one), intern(two[len(_BETWEEN) - 1 :])] = both
+            elif two.startswith(BETWEEN[1:]):
+                self._around_one[intern(one), intern(two[len(BETWEEN) - 1 :])] = both
             else:
                 self._pairs[intern(one), intern(two)] = both
-
-    @classmethod
-    def of(cls, model: WordModel) -> AttackFinder:
-        """Return what finds attacks with a model."""
-        return cls(model.weights.items(), model.biases, model.thresholds, model.guarded)
 
     def is_attack(self, normalized: str, *, guarded: bool = False) -> bool:
         """Tell whether a normalized text reads like an attack, in general or where something is kept from users."""
@@ -114,12 +74,12 @@ class AttackFinder:
         return any(map(operator.gt, self.scores(normalized), least))
 
     def scores(self, normalized: str) -> tuple[float, float]:
-        """Return what `WordModel.scores` does."""
-        words = _words_of(normalized)
+        """Return the scores of a normalized text for either kind, in thousandths; 0 for a text without words."""
+        words = words_of(normalized)
         if not words:
             return 0.0, 0.0
         different = set(words)
-        beginnings = {word[:_BEGINNING] for word in different if len(word) > _BEGINNING and word.isalpha()}
+        beginnings = {word[:BEGINNING] for word in different if len(word) > BEGINNING and word.isalpha()}
         pairs, around_one = set(pairwise(words)), set(zip(words, words[2:], strict=False))
         both = sum(filter(None, map(self._words.get, different)))
         both += sum(filter(None, map(self._beginnings.get, beginnings)))
@@ -139,41 +99,32 @@ def windows_of(size: int) -> list[tuple[int, int]]:
     return [*((start, min(size, start + WINDOW)) for start in starts), (size - WINDOW, size)]
 
 
-def features_of(normalized: str) -> set[str]:
-    """Return the words and signs of a text, their beginnings, each two that follow, and each two with one between."""
-    words = _words_of(normalized)
-    beginnings = {word[:_BEGINNING] + "*" for word in words if len(word) > _BEGINNING and word.isalpha()}
-    pairs = map(" ".join, pairwise(words))
-    return {*words, *beginnings, *pairs, *map(_BETWEEN.join, zip(words, words[2:], strict=False))}
-
-
-def _words_of(normalized: str) -> list[str]:
+def words_of(normalized: str) -> list[str]:
     """Return the words and signs of a text, digits that stand for letters read so."""
     if normalized.isascii():
-        words = _ASCII_WORD.findall(normalized)
+        # With blanks around signs, words split twice as fast as an expression finds them.
+        for sign in map(chr, set(normalized.encode().translate(None, _NO_SIGNS))):
+            normalized = normalized.replace(sign, f" {sign} ")
+        words = normalized.replace("_", " ").split()
     elif _has_unspaced(normalized):
         words = _WORD.findall(normalized)
     else:
         words = _SPACED_WORD.findall(normalized.replace("_", " "))
     if not _has_letter_digit(normalized):
         return words
-    return [word if word.isalpha() or word.isdecimal() else word.translate(_LETTERS) for word in words]
+    mixed = {word for word in set(words) if not (word.isalpha() or word.isdecimal()) and _has_letter_digit(word)}
+    return [word.translate(_LETTERS) if word in mixed else word for word in words] if mixed else words
 
 
 @functools.cache
 def attack_finder() -> AttackFinder:
     """Return what finds attacks with the model of the product."""
-    numbers, weights = _read_file()
+    numbers, weights = read_weights()
     return AttackFinder(weights, *numbers)
 
 
-def read_model() -> WordModel:
-    """Return the model of the product as its file holds it."""
-    numbers, weights = _read_file()
-    return WordModel(dict(weights), *numbers)
-
-
-def _read_file() -> tuple[tuple[Pair, Pair, Pair], Iterator[tuple[str, Pair]]]:
+def read_weights() -> tuple[tuple[Pair, Pair, Pair], Iterator[tuple[str, Pair]]]:
+    """Return the biases, thresholds and guarded thresholds of the product's model, and its weights."""
     lines = (line.split("\t") for line in _PATH.read_text(encoding="utf-8").split("\n") if line)
     weights = ((feature, (int(orders), int(frames))) for feature, orders, frames in lines)
     (_, biases), (_, thresholds), (_, guarded) = next(weights), next(weights), next(weights)

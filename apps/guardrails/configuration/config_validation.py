@@ -1,14 +1,22 @@
-"""Validation of the fields of a guardrail configuration. Pure."""
+"""Validation of the fields of a guardrail configuration, and of a custom rule's `config`, which each type defines in
+its own file of `custom/`. Pure.
+
+A custom rule's configuration contains its rule's type.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from apps.guardrails.custom import BadConfig, custom_types, require_memory
 from apps.guardrails.findings.scan_types import EARLIER_TURN, SPEAKERS, STRICTNESS
-from apps.kernel.rest.envelopes import Issue
+from apps.guardrails.outside import outside_types, read_outside_config, read_secrets
+from apps.guardrails.rules import CALLS_RULE
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 
 ACTIONS = tuple(reversed(STRICTNESS))
 # Speakers that a rule may have an action of its own for, and earlier turns.
@@ -20,6 +28,8 @@ MAX_TYPES = 100
 # RFC 6838: a type and a subtype of "restricted" names.
 MIME_TYPE = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
 _FLAGS = ("enabled", "observe", "restore")
+# Tools that the rule about tool calls lists, and characters of a name.
+MAX_TOOLS, MAX_TOOL_NAME = 200, 64
 
 
 def find_rule_issues(given: Any, known: Collection[str], path: str = "systemRules") -> list[Issue]:
@@ -45,7 +55,7 @@ def merge_system_rules(
     """Return the system rules with the changes made to them.
 
     `observe` is there only where it is so, or where it is the rule's default; `restore` only where it is off;
-    `roles` has the actions that were chosen.
+    `roles` has the actions that were chosen, and `tools` those that were listed last.
     """
     whole = {name: {**stored.get(name, {}), **given.get(name, {})} for name in (*stored, *given)}
     for name, rule in whole.items():
@@ -57,6 +67,8 @@ def merge_system_rules(
             rule.pop("observe", None)
         if rule.get("restore"):
             del rule["restore"]
+        if not rule.get("tools"):
+            rule.pop("tools", None)
     return whole
 
 
@@ -89,6 +101,14 @@ def _issues(path: str, field: str, value: Any) -> list[Issue]:
     if field == "action":
         is_one = isinstance(value, str) and value in ACTIONS
         return [] if is_one else [Issue(f"{path}.action", f"Must be one of {', '.join(ACTIONS)}")]
+    if field == "tools" and path.rpartition(".")[2] == CALLS_RULE:
+        is_fit = isinstance(value, Mapping) and len(value) <= MAX_TOOLS
+        if not is_fit or not all(
+            0 < len(tool) <= MAX_TOOL_NAME and isinstance(has, bool) for tool, has in value.items()
+        ):
+            limits = f"at most {MAX_TOOLS} names of 1 to {MAX_TOOL_NAME} characters"
+            return [Issue(f"{path}.tools", f"Must be an object of {limits}, each with true or false")]
+        return []
     if field == "roles":
         if not isinstance(value, Mapping):
             return [Issue(f"{path}.roles", "Must be an object of actions by role")]
@@ -104,3 +124,67 @@ def _role_issue(path: str, role: str, action: Any) -> Issue | None:
     actions = [action for action in ACTIONS if action != "allow" or role != EARLIER_TURN]
     is_one = action is None or (isinstance(action, str) and action in actions)
     return None if is_one else Issue(path, f"Must be null or one of {', '.join(actions)}")
+
+
+Config = Mapping[str, Any]
+
+
+def validate_config(rule_type: str, given: Config) -> dict[str, Any]:
+    """Return a rule's configuration as it is kept. Raises InvalidFields for one that is not of the type."""
+    if given.get("type", rule_type) != rule_type:
+        raise InvalidFields([Issue("config.type", f"Must be {rule_type}, as the rule's own type")])
+    fields = {name: value for name, value in given.items() if name != "type"}
+    with _naming_the_field():
+        if (outside := outside_types().get(rule_type)) is not None:
+            read = read_outside_config(outside, fields)
+        else:
+            read = custom_types()[rule_type].read_config(fields)
+    for name, value in read.items():
+        if any("\0" in text for text in _texts_of(value)):
+            raise InvalidFields([Issue(f"config.{name}", "Null characters are not allowed.")])
+    return {"type": rule_type, **read}
+
+
+def validate_secrets(rule_type: str, given: Config, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of an outside guard: those given, and those kept otherwise. Raises InvalidFields."""
+    type_ = outside_types()[rule_type]
+    with _naming_the_field():
+        secrets = {**kept, **read_secrets(type_, given)}
+        type_.check_secrets(secrets)
+    return secrets
+
+
+def validate_action(rule_type: str, action: str) -> None:
+    """Raise InvalidFields for an action that a type does not have."""
+    if rule_type in outside_types() and action == "allow":
+        raise InvalidFields([Issue("action", f"A rule of the type {rule_type} must block, redact or warn")])
+
+
+def require_capacity(rule_type: str, configs: Sequence[Config]) -> None:
+    """Raise InvalidFields when all of an organization's rules of a type are too much to be looked for together."""
+    if rule_type in outside_types():
+        return
+    with _naming_the_field():
+        type_ = custom_types()[rule_type]
+        require_memory(type_, type_.compile_rules([dict(config) for config in configs]))
+
+
+@contextmanager
+def _naming_the_field() -> Iterator[None]:
+    try:
+        yield
+    except BadConfig as error:
+        raise InvalidFields([Issue(f"config.{error.path}" if error.path else "config", error.message)]) from error
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, inner in value.items():
+                yield name
+                yield from _texts_of(inner)
+        case list():
+            for inner in value:
+                yield from _texts_of(inner)

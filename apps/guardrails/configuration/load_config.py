@@ -61,6 +61,7 @@ def _state_of(name: str, rule: dict[str, Any], pii_action: str | None) -> System
         observe=rule.get("observe", False),
         restore=rule.get("restore", True),
         roles=rule.get("roles", {}),
+        tools=rule.get("tools", {}),
     )
 
 

@@ -2,17 +2,21 @@
 
 PDF is read by pypdf; OOXML (docx, xlsx, pptx) and OpenDocument (odt, ods, odp) are zip archives of XML, of which only
 the parts with text are unpacked. Images within documents are not looked at. Pure, but takes seconds: it belongs on a
-thread.
+thread. Texts read lately are kept, because an agent sends the same file with each turn of a conversation; they are
+found by the digest of a file's bytes, which only a client that has the file can name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import time
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from apps.guardrails.files.mime_sniffing import sniff_mime_type
@@ -208,3 +212,35 @@ def _place_of(name: str) -> tuple[int, str, int]:
 def _raise_if_late(ends: float) -> None:
     if time.monotonic() > ends:
         raise _OutOfBounds(f"it takes more than {MAX_SECONDS:g} s to read")
+
+
+# Characters that a process keeps; the least recently used go first.
+MAX_KEPT_CHARACTERS: Final = 2_000_000
+_ENTRY: Final = 500
+_lock = Lock()
+_texts: OrderedDict[bytes, DocumentText] = OrderedDict()
+_size = 0
+
+
+def document_text(data: bytes) -> DocumentText:
+    """Return the text of a document, read once while it is kept. Safe on several threads."""
+    digest = hashlib.blake2b(data, digest_size=32).digest()
+    with _lock:
+        known = _texts.get(digest)
+        if known is not None:
+            _texts.move_to_end(digest)
+            return known
+    read = read_document_text(data)
+    _keep(digest, read)
+    return read
+
+
+def _keep(digest: bytes, read: DocumentText) -> None:
+    global _size
+    with _lock:
+        if digest not in _texts:
+            _texts[digest] = read
+            _size += len(read.text) + _ENTRY
+        while _size > MAX_KEPT_CHARACTERS and _texts:
+            _, oldest = _texts.popitem(last=False)
+            _size -= len(oldest.text) + _ENTRY

@@ -104,7 +104,7 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 def bounded(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Return the spans from left to right; past the most there may be, the rest as one."""
-    ordered = sorted(set(spans), key=lambda span: (span.start, -span.end))
+    ordered = sorted(dict.fromkeys(spans), key=lambda span: (span.start, -span.end))
     if len(ordered) > MAX_SPANS + 1:
         first = ordered[MAX_SPANS]
         end = max(span.end for span in ordered[MAX_SPANS:])

@@ -1,9 +1,9 @@
-"""Inputs and results of a scan: segments and files in; spans, findings and a verdict out."""
+"""Types of scans: segments, files and tool calls in; rules in force; spans, findings, marks and a verdict out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -145,3 +145,56 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     blocked: Finding | None = None
     findings: tuple[Finding, ...] = ()
     redactions: dict[int, str] = {}
+
+
+class ActiveRule(NamedTuple):
+    """One rule in force. Rules compare by their order: the smaller `rank` is checked first."""
+
+    rank: tuple[int, int, int]
+    id: str
+    name: str
+    category: str
+    action: RuleAction
+    observed: bool
+    restore: bool = True
+
+    def is_overridden_by(self, other: ActiveRule) -> bool:
+        """Tell whether a matching rule with `allow` keeps this one from acting."""
+        return other.rank[:2] < self.rank[:2]
+
+
+# `stated`: by the client's program or its user; `model`: texts and arguments of earlier answers; `tool_result`:
+# results of tools, which may be an attacker's words.
+Origin = Literal["stated", "model", "tool_result"]
+
+
+class ConversationText(NamedTuple):
+    """One text of a conversation; `tool` is the tool whose result it is, empty for other texts."""
+
+    origin: Origin
+    text: str
+    tool: str = ""
+
+
+class ToolCallRequest(NamedTuple):
+    """A tool call of an answer; `arguments` is its JSON value.
+
+    `has_effects` is the tool's own statement (annotations of MCP); None where it states nothing.
+    """
+
+    tool: str
+    arguments: Any
+    has_effects: bool | None = None
+
+
+class ArgumentMark(NamedTuple):
+    """A value in a call's arguments whose only origin is the result of the tool `source`.
+
+    `argument` is its path, such as `recipients[0]`; `kind` the kind of value. `value` is never stored.
+    """
+
+    tool: str
+    argument: str
+    kind: str
+    source: str
+    value: str

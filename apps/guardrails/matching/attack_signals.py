@@ -1,7 +1,4 @@
-"""Weighted attack signals: patterns of a table that are found near one another and together weigh enough.
-
-It searches for all patterns of a table at once.
-"""
+"""Weighted attack signals: patterns of a table, searched at once, that are near one another and weigh enough."""
 
 from __future__ import annotations
 

@@ -9,11 +9,22 @@ to the last: then more is masked than must be, and nothing is let through.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_patterns import OFTEN, RARELY, PatternFilter, find_last_end, lazy_pattern
+from apps.guardrails.regex.re2_patterns import (
+    BUSIEST,
+    OFTEN,
+    SEARCHING,
+    LazyPattern,
+    PatternFilter,
+    find_last_end,
+    lazy_pattern,
+    search_spans,
+)
+from apps.guardrails.regex.required_literals import Windows, has_bounded_reach
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -26,6 +37,8 @@ _MAX_CHECKED, _BYTES_EACH = 1500, 64
 # time, and how near behind these the next one is of the same chain.
 _CHAIN, _STRETCH, _NEXT = 100, 1024, 32
 _MAX_REMEMBERED = 4000
+# Bytes that checks add to a candidate.
+_MAX_VALUE = 400
 
 
 class CandidateMatch(NamedTuple):
@@ -66,6 +79,9 @@ class CandidateMatch(NamedTuple):
 Check = Callable[[CandidateMatch], CandidateMatch | None]
 
 
+FindValues = Callable[[bytes], list[tuple[int, int]]]
+
+
 class CandidatePattern(NamedTuple):
     """One kind of data that is searched for.
 
@@ -74,7 +90,8 @@ class CandidatePattern(NamedTuple):
     with `overlapping`: a refused one is then searched again from its second word; only for patterns whose
     matches are short. `follow` matches, right behind a finding, what makes the next of a list ("…, …and …");
     its first group is the candidate. `wide_context`: the check looks further than
-    `CONTEXT_BYTES`. `often`: most texts with settings or programs are searched with it, so that it gets more memory.
+    `CONTEXT_BYTES`. `often`: most texts with settings or programs are searched with it, so that it gets more memory;
+    the one that takes the most time of all is the `busiest`.
     """
 
     name: str
@@ -86,6 +103,10 @@ class CandidatePattern(NamedTuple):
     follow: str = ""
     wide_context: bool = False
     often: bool = False
+    busiest: bool = False
+    # Returns the ends and beginnings of parts of a text that hold the values that the check accepts;
+    # the rest of the text is not searched.
+    find_values: FindValues | None = None
 
 
 class PatternSearch:
@@ -93,11 +114,16 @@ class PatternSearch:
 
     def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
         self._kinds = kinds
-        self._patterns = [lazy_pattern(kind.pattern, OFTEN if kind.often else RARELY) for kind in kinds]
+        self._patterns = [_pattern_of(kind, kind.pattern) for kind in kinds]
         self._follows = [lazy_pattern(kind.follow) if kind.follow else None for kind in kinds]
-        often = frozenset(index for index, kind in enumerate(kinds) if kind.often)
-        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds], often)
-        self._gated = frozenset(index for index, kind in enumerate(kinds) if kind.gate)
+        # A pattern that is searched for only near its literals needs no gate.
+        self._gates = {
+            index: _pattern_of(kind, kind.gate)
+            for index, kind in enumerate(kinds)
+            if kind.gate and not has_bounded_reach(kind.pattern)
+        }
+        searched = [self._gates.get(index, pattern) for index, pattern in enumerate(self._patterns)]
+        self._filter = PatternFilter([pattern.pattern for pattern in searched])
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
         """Return the spans by place: of two that overlap, the first in the order of kinds.
@@ -107,8 +133,9 @@ class PatternSearch:
         checker = _CandidateChecker(self._kinds, plain.utf8)
         checked: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
-        for rank in self._filter.matching(plain.utf8, self._gated):
-            for start, end, sure in self._find_kind(rank, checker):
+        for rank, near in self._filter.windows(plain.utf8).items():
+            windows = self._narrowed(rank, near, checker)
+            for start, end, sure in self._find_kind(rank, windows, checker) if windows else ():
                 (checked if sure else coarse).append((start, rank, end))
         spans = [(*one, self._kinds[one[1]].name) for one in _drop_overlapping(checked)]
         spans += [(*one, UNFINISHED) for one in coarse]
@@ -116,34 +143,51 @@ class PatternSearch:
             Span(*plain.origin(start, end), name, self._kinds[rank].label) for start, rank, end, name in sorted(spans)
         ]
 
-    def _find_kind(self, rank: int, checker: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, end, whether it was checked) of the matches of one kind."""
+    def _narrowed(self, rank: int, windows: Windows, checker: _CandidateChecker) -> Windows:
+        """Return the windows in which a kind may be found; of a kind with a gate, the whole text if that matches."""
+        utf8, find_values = checker.utf8, self._kinds[rank].find_values
+        if rank in self._gates:
+            gate = self._gates[rank].compiled
+            return [(0, len(utf8))] if any(gate.search(utf8, *window) is not None for window in windows) else []
+        if find_values is None:
+            return windows
+        values = checker.values(find_values)
+        return [
+            (start, end)
+            for start, end in windows
+            if (at := bisect_left(values, (start, 0))) < len(values) and values[at][1] < end + _MAX_VALUE
+        ]
+
+    def _find_kind(self, rank: int, windows: Windows, checker: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
+        """Yield (start, end, whether it was checked) of the matches of one kind in parts of the text."""
         kind, pattern, utf8 = self._kinds[rank], self._patterns[rank].compiled, checker.utf8
-        group = min(pattern.groups, 1)
         at = chain = end = found = 0
-        while match := pattern.search(utf8, at):
-            start = match.start()
-            if checker.left <= 0 or found >= MAX_SPANS:
-                yield start, find_last_end(pattern, utf8, match), False
-                return
-            chain = chain + 1 if start < end else 0
-            if chain > _CHAIN:
-                at = _end_of_stretch(utf8, start, match.end())
-                yield start, at, False
-                end = at + _NEXT * (utf8[at : at + 1] != b"\n")
-                continue
-            candidate, end = checker(rank, *match.span(group)), match.end()
-            if candidate is not None:
-                at = candidate.end
-                yield candidate.start, at, True
-                for following in self._followers(rank, candidate, checker):
-                    at, found = following.end, found + 1
-                    yield following.start, at, True
-                found, chain = found + 1, 0
-            elif kind.overlapping:
-                at = _find_second_word(utf8, start)
-            else:
-                at = max(end, at + 1)
+        for first, last in windows:
+            at = max(at, first)
+            while at <= last and (match := search_spans(pattern, utf8, at, last)):
+                start, match_end = match[0]
+                if checker.left <= 0 or found >= MAX_SPANS:
+                    yield start, find_last_end(pattern, utf8, start, match_end), False
+                    return
+                chain = chain + 1 if start < end else 0
+                if chain > _CHAIN:
+                    at = _end_of_stretch(utf8, start, match_end)
+                    yield start, at, False
+                    end = at + _NEXT * (utf8[at : at + 1] != b"\n")
+                    continue
+                # The candidate is the first group, if there is one.
+                candidate, end = checker(rank, *match[len(match) > 1]), match_end
+                if candidate is not None:
+                    at = candidate.end
+                    yield candidate.start, at, True
+                    for following in self._followers(rank, candidate, checker):
+                        at, found = following.end, found + 1
+                        yield following.start, at, True
+                    found, chain = found + 1, 0
+                elif kind.overlapping:
+                    at = _find_second_word(utf8, start)
+                else:
+                    at = max(end, at + 1)
 
     def _followers(
         self, rank: int, candidate: CandidateMatch | None, checker: _CandidateChecker
@@ -156,6 +200,10 @@ class PatternSearch:
                 yield candidate
 
 
+def _pattern_of(kind: CandidatePattern, pattern: str) -> LazyPattern:
+    return lazy_pattern(pattern, BUSIEST if kind.busiest else OFTEN if kind.often else SEARCHING)
+
+
 class _CandidateChecker:
     """Runs the checks for one text, each only once for equal surroundings. `left`: how many more checks may run."""
 
@@ -164,6 +212,13 @@ class _CandidateChecker:
         self.left = _MAX_CHECKED + len(utf8) // _BYTES_EACH
         self._kinds = kinds
         self._checked: dict[tuple[int, int, int, bytes], tuple[int, int] | None] = {}
+        self._values: dict[FindValues, list[tuple[int, int]]] = {}
+
+    def values(self, find_values: FindValues) -> list[tuple[int, int]]:
+        """Return where a function finds values; it is asked once."""
+        if find_values not in self._values:
+            self._values[find_values] = find_values(self.utf8)
+        return self._values[find_values]
 
     def __call__(self, rank: int, start: int, end: int) -> CandidateMatch | None:
         self.left -= 1

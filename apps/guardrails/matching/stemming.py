@@ -1,7 +1,4 @@
-"""Stemming (Snowball): phrases found by the stems of their words, so that "casinos" is "casino".
-
-The stemmers are Snowball's.
-"""
+"""Stemming (Snowball): phrases found by the stems of their words, so that "casinos" is "casino"."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import date
+from pathlib import Path
 
 from apps.guardrails.matching.pattern_search import CandidateMatch
 from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
@@ -19,27 +21,8 @@ _BORN = (
     r"\bf[öø]delsedatum|"
     r"дата рождения|родил(?:ся|ась))|出生日期|出生于|生年月日|생년월일|जन्म तिथि|تاريخ الميلاد"
 )
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "jan january januar janvier enero ene gennaio janeiro januari",
-            "feb february februar février fevrier febrero febbraio fevereiro februari",
-            "mar march märz maerz mars marzo março marco maart",
-            "apr april avril abril abr aprile",
-            "may mai mayo maggio maio mei",
-            "jun june juni juin junio giugno junho",
-            "jul july juli juillet julio luglio julho",
-            "aug august août aout agosto ago augustus",
-            "sep sept september septembre septiembre settembre setembro",
-            "oct okt october oktober octobre octubre ottobre outubro",
-            "nov november novembre noviembre novembro",
-            "dec dez december dezember décembre decembre diciembre dic dicembre dezembro",
-        ),
-        start=1,
-    )
-    for name in names.split()
-}
+_NAMES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["months"]
+_MONTHS = {name: number for number, names in enumerate(_NAMES, start=1) for name in names.split()}
 _MONTH = "(?i:" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + ")"
 _DATE = (
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b|\d{1,2}[-/.] ?\d{1,2}[-/.] ?(?:19|20)?\d\d\b|"

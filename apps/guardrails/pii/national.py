@@ -10,7 +10,7 @@ import importlib
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.pii import national_checks
@@ -43,8 +43,7 @@ def _check_of(name: str) -> Callable[[str], bool]:
     """Return the check that a row names: a function of `national_checks`, or a module of python-stdnum ("de.idnr")."""
     is_stdnum = "." in name
     holder = importlib.import_module(f"stdnum.{name}") if is_stdnum else national_checks
-    is_valid: Callable[[str], bool] = getattr(holder, "is_valid" if is_stdnum else name)
-    return is_valid
+    return cast(Callable[[str], bool], getattr(holder, "is_valid" if is_stdnum else name))
 
 
 def _patterns_of(forms: Sequence[NumberForm], names: Sequence[NumberName]) -> Iterator[CandidatePattern]:

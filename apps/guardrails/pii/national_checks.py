@@ -5,6 +5,7 @@ Each takes a number as it was written and tells whether it could have been given
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 
 from stdnum import luhn
@@ -195,8 +196,10 @@ def is_finnish(number: str) -> bool:
 
 
 def is_chinese(number: str) -> bool:
-    """China's resident identity card, in any case."""
-    return bool(ric.is_valid(number.upper()))
+    """China's resident identity card, in any case; none of a province alone, for which python-stdnum has no answer."""
+    with suppress(KeyError):
+        return bool(ric.is_valid(number.upper()))
+    return False
 
 
 def is_mexican_tax(number: str) -> bool:

@@ -6,39 +6,20 @@ number unless something says so.
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern, Check
 from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword, pattern_before_keyword
 from apps.guardrails.regex.re2_patterns import compile_re2
 
-_ASSIGNED = (
-    "1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 "
-    "84 86 90 91 92 93 94 95 98 211 212 213 216 218 220 221 222 223 224 225 226 227 228 229 230 231 232 233 234 "
-    "235 236 237 238 239 240 241 242 243 244 245 246 247 248 249 250 251 252 253 254 255 256 257 258 260 261 262 "
-    "263 264 265 266 267 268 269 290 291 297 298 299 350 351 352 353 354 355 356 357 358 359 370 371 372 373 374 "
-    "375 376 377 378 380 381 382 383 385 386 387 389 420 421 423 500 501 502 503 504 505 506 507 508 509 590 591 "
-    "592 593 594 595 596 597 598 599 670 672 673 674 675 676 677 678 679 680 681 682 683 685 686 687 688 689 690 "
-    "691 692 800 808 850 852 853 855 856 870 878 880 881 882 883 886 888 960 961 962 963 964 965 966 967 968 970 "
-    "971 972 973 974 975 976 977 979 992 993 994 995 996 998"
-)
-_COUNTRIES = frozenset(_ASSIGNED.split())
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_COUNTRIES = frozenset(_WORDS["assigned"].split())
 _MIN_DIGITS, _MAX_DIGITS, _MIN_BARE_DIGITS = 8, 15, 9
 _KEYWORD = compile_re2(
     r"(?i)(?:phone|tel\w*|mobil\w*|cell|fax|handy|number|num|no|nr|is|at|on|me|ist|es|est|é|[:=]|[^ -~])[^A-Z0-9]{0,4}$"
 )
-_CALLING = (
-    r"(?i:\b(?:tele)?phone\b|\bphone(?:_?num(?:ber)?|_?no)\b|\btel\b|\btel\.|\bmobile\b|\bcell\b|"
-    r"\bcellphone\b|\bfax\b|\bwhatsapp\b|\bsms\b|\bcall (?:me|us|him|her|them|back)\b|\bdial\b|"
-    r"\blandline\b|\bpager\b|\bhotline\b|\bph(?:one)?(?: no\.?|:)|\bmob\b|\bgsm\b|\bcontact (?:no\.?|"
-    r"number|at|me at)\b|\b(?:my|his|her|work|home|office|direct|fax) (?:number|line)\b|\bcel\b|\bcep\b|"
-    r"\btlf\b|\btelepono\b|\b(?:no\.?|nomor) (?:hp|telp)\b|\bpuhelin\w*|\btel[ée]fonn\w+|"
-    r"\bkontakttelefon\b|\b(?:text|reach|ring) (?:me|us|him|her|them)\b|\bcallback number\b|\btelefon\w*|"
-    r"\bhandy\w*|\bmobie?l\w*|\brufnummer\b|\bt[ée]l[ée]phone\b|\bt[ée]l\b|\bportable\b|\btel[ée]fono\b|"
-    r"\banswer(?:ing|ed|s)? at\b|\bmessages? (?:to|at|on)\b|\bregistered (?:mobile|phone|contact)\b|\bmy registered\b|"
-    r"\bcall(?:ed|ing)? you\b|\breach(?:ed|able)? (?:at|on|under)\b|"
-    r"\bcelular\b|\bm[óo]vil\b|\btelefone\b|\bcellulare\b|\btelefoon\w*)|"
-    r"电话|手机|電話|携帯|手機|전화|휴대폰|"
-    r"(?i:телефон|тел\.|моб\.|τηλ)|फोन|मोबाइल|هاتف|جوال"
-)
+_CALLING = "".join(_WORDS["calling"])
 # The way on from a firm's number to a person's: "x123", "ext. 12", "#4".
 _EXTENSION = (
     r"(?:[,;]? ?(?i:x|ext(?:n|ension)?\.?|доб\.?|anexo|ramal|poste|durchwahl|toestel|anknytning)\.?:? ?|#)\d{1,6}\b"

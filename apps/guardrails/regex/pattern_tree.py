@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from typing import Final, NamedTuple
+
+import re2
 
 _REPEAT = re.compile(r"(?:[*+?]|\{(\d+)(?:(,)(\d*))?\})\??")
 _GROUP = re.compile(r"\((?:\?(?:P?<\w+>|([a-zA-Z-]*)([:)])))?")
@@ -11,6 +15,7 @@ _ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]+)\}|x([0-9A-Fa-f]{2})|[pP]\{\^?\w+\}
 _CLASS_NAME = re.compile(r"\[:\^?\w+:\]")
 _NO_WIDTH = frozenset("bBAzZ")
 _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
+_DIGIT = re.compile(r"\\d|\[(?:[0-9](?:-[0-9])?)+\]|[0-9]")
 
 
 class Character(NamedTuple):
@@ -25,6 +30,10 @@ class Sequence(NamedTuple):
     """Parts that follow one another; none for what has no width, such as a word boundary."""
 
     parts: tuple[Node, ...]
+
+
+class Boundary(Sequence):
+    """The beginning or the end of a word, which has no width."""
 
 
 class Alternatives(NamedTuple):
@@ -51,6 +60,51 @@ def parse(pattern: str) -> Node:
     if reader.at != len(pattern):
         raise ValueError(f"A group ends that has not begun: {pattern[: reader.at][-80:]}")
     return tree
+
+
+def lengths_of(node: Node) -> tuple[int, float]:
+    """Return how many characters a match has at least and at most; infinity where nothing bounds it."""
+    match node:
+        case Character():
+            return 1, 1
+        case Repeat(part, least, most):
+            shortest, longest = lengths_of(part)
+            return least * shortest, math.inf if most is None else most * longest
+        case Sequence(parts):
+            lengths = list(map(lengths_of, parts))
+            return sum(short for short, _ in lengths), sum(long for _, long in lengths)
+        case Alternatives(parts):
+            lengths = list(map(lengths_of, parts))
+            return min(short for short, _ in lengths), max(long for _, long in lengths)
+
+
+def needs_digit(node: Node) -> bool:
+    """Tell whether every match contains a digit of ASCII."""
+    match node:
+        case Character(source):
+            return _DIGIT.fullmatch(source) is not None
+        case Sequence(parts):
+            return any(map(needs_digit, parts))
+        case Alternatives(parts):
+            return all(map(needs_digit, parts))
+        case Repeat(part, least, _):
+            return least > 0 and needs_digit(part)
+
+
+def blanks_of(node: Node) -> frozenset[bytes]:
+    """Return the white space of ASCII that a match may contain."""
+    match node:
+        case Character(source):
+            return _blanks_of(source)
+        case Sequence(parts) | Alternatives(parts):
+            return frozenset[bytes]().union(*map(blanks_of, parts))
+        case Repeat(part):
+            return blanks_of(part)
+
+
+@functools.cache
+def _blanks_of(source: str) -> frozenset[bytes]:
+    return frozenset(re2.compile(f"(?s){source}".encode()).findall(b"\t\n\v\f\r "))
 
 
 class _Reader:
@@ -108,7 +162,7 @@ class _Reader:
         elif letter == "\\":
             if self._pattern[start + 1] in _NO_WIDTH:
                 self.at += 2
-                return Sequence(())
+                return Boundary(()) if self._pattern[start + 1] == "b" else Sequence(())
             letters = [self._read_escape()]
         else:
             self.at += 1

@@ -4,8 +4,8 @@ An RE2 pattern keeps the states that texts bring it into, up to a limit; when th
 where that happens too often it matches without states, ten times slower. Any text can be made to fill any pattern, so
 the limits of all patterns together bound the memory of a process:
 
-- Patterns that every text is searched with go through `PatternFilter`, which only tells whether they match. A set of
-  them needs fewer states than the patterns one by one, as it does not keep which alternative comes first.
+- Patterns that every text is searched with go through `PatternFilter`, which tells where they may match by literals. A
+  set of those without literals needs fewer states than the patterns one by one, as it only tells whether they match.
 - `compile_re2` keeps a pattern for the life of the process: for those of the code, and the few that most texts with
   settings or programs are searched with.
 - All others, by far the most, are lazy: `RecentPatterns` keeps those that were used lately.
@@ -15,12 +15,20 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import AnyStr, Final, NamedTuple
 
 import re2
 
-from apps.guardrails.regex.required_literals import Clause, fold, required_literals
+from apps.guardrails.regex.required_literals import (
+    Clause,
+    LiteralAutomaton,
+    Windows,
+    fold,
+    has_place,
+    reach_of,
+    required_literals,
+)
 
 
 class MemoryLimit(NamedTuple):
@@ -39,10 +47,13 @@ class MemoryLimit(NamedTuple):
         return max(min(self.most, max(self.least, self.each * positions)), self.least_each * positions)
 
 
-# Limits of patterns that most texts with settings or programs are searched with, of the others, of sets of patterns
-# that every text is searched with, and of patterns that only match short texts at their beginning: RE2 does that
-# without states where the pattern has a group.
+# Limits of the one pattern that takes the most time of texts with settings or programs, of those that most of these
+# texts are searched with, of other patterns that search texts, of all that only judge what these find, of sets of
+# patterns that every text is searched with, and of patterns that only match short texts at their beginning: RE2 does
+# that without states where the pattern has a group. The largest that search are ten times slower with fewer states.
+BUSIEST: Final = MemoryLimit(2 << 20, 2 << 20, 1024)
 OFTEN: Final = MemoryLimit(32 << 10, 576 << 10, 1024, 150)
+SEARCHING: Final = MemoryLimit(32 << 10, 128 << 10, 256, 400)
 RARELY: Final = MemoryLimit(32 << 10, 128 << 10, 256)
 PRESENCE: Final = MemoryLimit(48 << 10, 192 << 10, 384, 140)
 STATELESS: Final = MemoryLimit(8 << 10, 8 << 10, 110)
@@ -57,6 +68,8 @@ _PATTERN_BYTES, _POSITION_BYTES = 1024, 24
 # Bytes that the lazy patterns of a process take at most.
 MAX_LAZY_BYTES: Final = 12_000_000
 _AT_START: Final = re2._Anchor.ANCHOR_START
+_ANYWHERE: Final = re2._Anchor.UNANCHORED
+_KEPT: Final = (BUSIEST, OFTEN)
 _compiled: dict[tuple[str, MemoryLimit], re2._Regexp] = {}
 _lazy: dict[tuple[str, MemoryLimit], LazyPattern] = {}
 # The limits of sets, which are kept for the life of the process like the rules that have them.
@@ -104,6 +117,15 @@ def _positions_of(pattern: str) -> int:
     return int(re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize)
 
 
+def search_spans(pattern: re2._Regexp, utf8: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the (start, end) of the first match within bounds, and of its groups; nothing where there is none.
+
+    Without the library's iterator, which takes as long as most of these searches.
+    """
+    spans: list[tuple[int, int]] = pattern._regexp.Match(_ANYWHERE, utf8, start, end)
+    return spans if spans[0][0] >= 0 else []
+
+
 def presence_test(pattern: str) -> Callable[[bytes], bool]:
     """Return a test, for every text in UTF-8, whether it has a match; some twenty times faster than `re`."""
     search = compile_re2(pattern).search
@@ -126,7 +148,7 @@ class LazyPattern:
     @property
     def compiled(self) -> re2._Regexp:
         """The pattern ready to search UTF-8. Raises re2.error."""
-        return compile_re2(self.pattern, OFTEN) if self.limit is OFTEN else _recent.compiled(self)
+        return compile_re2(self.pattern, self.limit) if self.limit in _KEPT else _recent.compiled(self)
 
     def search(self, text: AnyStr, *bounds: int) -> re2._Match[AnyStr] | None:
         """Return the first match, between `bounds` if there are any. Raises re2.error."""
@@ -198,16 +220,8 @@ def known_patterns() -> list[str]:
 
 def max_automata_bytes() -> int:
     """Return the bytes that the automata of all loaded rules take at most, whatever texts they are searched in."""
-    permanent = {*_compiled, *(known for known in _lazy if known[1] is OFTEN)}
+    permanent = {*_compiled, *(known for known in _lazy if known[1] in _KEPT)}
     return sum(_max_bytes_of(*known) for known in permanent) + sum(_set_limits) + MAX_LAZY_BYTES
-
-
-def _new_set(limit: int, *, literal: bool = False) -> re2.Set:
-    """Return an empty set of patterns or literals that takes at most so many bytes."""
-    options = re2_options(limit)
-    options.literal = literal
-    _set_limits.append(limit)
-    return re2.Set.SearchSet(options)
 
 
 class _PresenceSet:
@@ -215,7 +229,9 @@ class _PresenceSet:
 
     def __init__(self, patterns: Sequence[tuple[str, Sequence[int]]], positions: int) -> None:
         """Take patterns, each with what it stands for, and the positions of all of them."""
-        self._set = _new_set(PRESENCE.of(positions))
+        limit = PRESENCE.of(positions)
+        _set_limits.append(limit)
+        self._set = re2.Set.SearchSet(re2_options(limit))
         self._indexes = [indexes for _, indexes in patterns]
         for pattern, _ in patterns:
             self._set.Add(pattern)
@@ -242,8 +258,8 @@ def _presence_sets(patterns: Iterable[tuple[str, Sequence[int]]]) -> Iterator[_P
         yield _PresenceSet(members, size)
 
 
-class _LiteralSet:
-    """Tells which of some patterns may match a text, by the literals that each of them needs, in one pass."""
+class _LiteralSearch:
+    """Tells which of some patterns may match a text, and where, by the literals that each of them needs."""
 
     def __init__(self, needed: Mapping[int, Sequence[Clause]]) -> None:
         """Take the clauses of each pattern, by what stands for it. Every pattern has at least one."""
@@ -257,72 +273,74 @@ class _LiteralSet:
                     self._needing.append([])
             first, *others = (numbers[clause] for clause in clauses)
             self._needing[first].append((index, frozenset(others)))
-        by_literal: defaultdict[str, set[int]] = defaultdict(set)
+        by_literal: defaultdict[str, list[int]] = defaultdict(list)
         for clause, number in numbers.items():
             for literal in clause:
-                by_literal[literal].add(number)
-        self._clauses = [tuple(by_literal[literal]) for literal in sorted(by_literal)]
-        self._set = _new_set(LITERALS.of(sum(map(len, by_literal))), literal=True)
-        for literal in sorted(by_literal):
-            self._set.Add(literal)
-        self._set.Compile()
+                by_literal[literal].append(number)
+        self._automaton = LiteralAutomaton(by_literal)
 
-    def candidates(self, utf8: bytes) -> set[int]:
-        """Return what the patterns that may match stand for."""
-        met = set[int]().union(*map(self._clauses.__getitem__, self._set.Match(fold(utf8)) or ()))
-        return {index for clause in met for index, others in self._needing[clause] if others <= met}
+    def places(self, folded: bytes) -> dict[int, list[list[int]]]:
+        """Return what the patterns that may match stand for, and where the literals of each of their clauses begin."""
+        met: defaultdict[int, list[int]] = defaultdict(list)
+        for clauses, places in self._automaton.places(folded, 0, len(folded)):
+            for clause in clauses:
+                met[clause] += places
+        for places in met.values():
+            places.sort()
+        return {
+            index: [places, *map(met.__getitem__, others)]
+            for clause, places in met.items()
+            for index, others in self._needing[clause]
+            if others <= met.keys()
+        }
 
 
 class PatternFilter:
-    """Tells which of many patterns may match a text, by the literal text that each of them needs.
+    """Tells which of many patterns may match a text, and where, by the literal text that each of them needs.
 
-    One automaton looks for the literals; its states are no more than their letters. Patterns without a literal are
-    searched for in small sets: a set of all would keep a state for each mix of them that texts are in the middle of.
+    One automaton looks for the literals. Patterns without a literal are searched for in small sets: a set of all would
+    keep a state for each mix of them that texts are in the middle of.
     """
 
-    def __init__(self, patterns: Sequence[str], often: Container[int] = ()) -> None:
-        """Take patterns, and the indexes of those that many texts are searched with. Raises re2.error."""
-        searched_often = {pattern for index, pattern in enumerate(patterns) if index in often}
-        self._patterns = [lazy_pattern(pattern, OFTEN if pattern in searched_often else RARELY) for pattern in patterns]
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Take patterns. Raises re2.error."""
+        self._patterns = list(map(lazy_pattern, patterns))
         needed = {index: required_literals(pattern) for index, pattern in enumerate(patterns)}
-        self._literals = _LiteralSet({index: clauses for index, clauses in needed.items() if clauses})
-        self._without = frozenset(index for index, clauses in needed.items() if not clauses)
+        self._reach = {index: reach_of(patterns[index], clauses[0]) for index, clauses in needed.items() if clauses}
+        self._literals = _LiteralSearch({index: clauses for index, clauses in needed.items() if clauses})
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
-        for index in sorted(self._without):
+        for index in sorted(needed.keys() - self._reach.keys()):
             by_pattern[patterns[index]].append(index)
         self._sets = list(_presence_sets(by_pattern.items()))
 
-    def candidates(self, utf8: bytes) -> list[int]:
-        """Return the indexes of the patterns that may match, in order."""
-        may_match = self._literals.candidates(utf8)
-        for patterns in self._sets:
-            may_match.update(patterns.matching(utf8))
-        return sorted(may_match)
+    def windows(self, utf8: bytes) -> dict[int, Windows]:
+        """Return the indexes of the patterns that may match, in order, with the windows that hold all their matches."""
+        whole, folded = [(0, len(utf8))], fold(utf8)
+        found = {index: whole for patterns in self._sets for index in patterns.matching(utf8)}
+        for index, (first, *others) in self._literals.places(folded).items():
+            # Where folding makes letters shorter, places are others.
+            windows = whole
+            if len(folded) == len(utf8):
+                windows = self._reach[index].windows(first, utf8)
+                for places in others:
+                    windows = [window for window in windows if has_place(places, *window)]
+            if windows:
+                found[index] = windows
+        return dict(sorted(found.items()))
 
-    def matching(self, utf8: bytes, among: Container[int] | None = None) -> list[int]:
-        """Return the indexes of the patterns that match, in order.
-
-        With `among`, only these are searched for; of the others, those that may match are returned.
-        """
+    def matching(self, utf8: bytes) -> list[int]:
+        """Return the indexes of the patterns that match, in order."""
         known: dict[LazyPattern, bool] = {}
-
-        def matches(index: int) -> bool:
+        for index, windows in (found := self.windows(utf8)).items():
             pattern = self._patterns[index]
-            if pattern not in known:
-                known[pattern] = pattern.compiled.search(utf8) is not None
-            return known[pattern]
-
-        return [
-            index
-            for index in self.candidates(utf8)
-            if index in self._without or (among is not None and index not in among) or matches(index)
-        ]
+            if index in self._reach and pattern not in known:
+                known[pattern] = any(pattern.search(utf8, *window) is not None for window in windows)
+        return [index for index in found if known.get(self._patterns[index], True)]
 
 
-def find_last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
-    """Return where the last match ends, from `match` on. It is found by halves: a text may have very many."""
-    end: int = match.end()
-    first, beyond = match.start() + 1, len(utf8)
+def find_last_end(pattern: re2._Regexp, utf8: bytes, start: int, end: int) -> int:
+    """Return where the last match ends, from `utf8[start:end]` on. It is found by halves: a text may have very many."""
+    first, beyond = start + 1, len(utf8)
     while first < beyond:
         middle = (first + beyond) // 2
         later = pattern.search(utf8, middle)

@@ -20,16 +20,28 @@ from types import MappingProxyType, ModuleType
 
 import msgspec
 
-from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
-from apps.guardrails.findings.scan_types import STRICTNESS, RuleAction, RuleSettings, ScannedFile, Span
+from apps.guardrails.findings.scan_types import (
+    STRICTNESS,
+    ArgumentMark,
+    ConversationText,
+    RuleAction,
+    RuleSettings,
+    ScannedFile,
+    Span,
+    ToolCallRequest,
+)
 from apps.guardrails.text.scanned_text import ScannedText
 
 # Categories of attacks on a model: a mention in an answer is none.
 INPUT_ONLY_CATEGORIES = frozenset({"injection", "jailbreak"})
 # Categories whose findings are never shown whole.
 PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
+# How the names of system rules begin in violations, descriptors and metrics.
+SYSTEM = "system:"
 # The rule whose action a configuration's `piiAction` sets.
 PII_RULE = "pii_detection"
+# The rule that a configuration's `tools` tell which tools have effects.
+CALLS_RULE = "tool_argument_origin"
 FindInText = Callable[[ScannedText, RuleSettings], list[Span]]
 FindInFile = Callable[[ScannedFile, RuleSettings], str | None]
 FindInCalls = Callable[[Sequence[ConversationText], Sequence[ToolCallRequest]], list[ArgumentMark]]
@@ -62,7 +74,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rule_id(self) -> str:
         """Its name in violations and descriptors: `system:<id>`."""
-        return f"system:{self.id}"
+        return f"{SYSTEM}{self.id}"
 
     @property
     def reads_requests(self) -> bool:
@@ -83,18 +95,19 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.roles is None or role in self.roles
 
 
+def rule_ids() -> list[str]:
+    """Return the ids of the system rules, in order, without loading the rules: an id is the name of its file."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
 @functools.cache
 def system_rules() -> MappingProxyType[str, SystemRule]:
     """Return every rule of this folder by its id, in the order of their ids."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    found = [_rule_of(importlib.import_module(f"{__name__}.{name}")) for name in names]
-    return MappingProxyType({rule.id: rule for rule in found if rule is not None})
+    return MappingProxyType({name: _rule_of(importlib.import_module(f"{__name__}.{name}")) for name in rule_ids()})
 
 
-def _rule_of(module: ModuleType) -> SystemRule | None:
-    """Return the rule a file describes; None for a file with no `ID`, which is a part of a rule."""
-    if not hasattr(module, "ID"):
-        return None
+def _rule_of(module: ModuleType) -> SystemRule:
+    """Return the rule a file describes."""
     return SystemRule(
         id=module.ID,
         name=module.NAME,

@@ -20,7 +20,7 @@ from apps.guardrails.attacks.argument_values import (
     word_set,
     words_of,
 )
-from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
+from apps.guardrails.findings.scan_types import ArgumentMark, ConversationText, ToolCallRequest
 
 ID = "tool_argument_origin"
 NAME = "Origin of tool arguments"

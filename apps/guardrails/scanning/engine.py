@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, CustomType, Matcher, custom_types
-from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
 from apps.guardrails.findings.redaction import bounded, is_masked, mask, replaced_spans
 from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
@@ -26,28 +25,33 @@ from apps.guardrails.findings.scan_types import (
     SPEAKERS,
     SYSTEM,
     UNFINISHED,
+    ActiveRule,
+    ArgumentMark,
+    ConversationText,
     Finding,
     RuleAction,
     RuleSettings,
     ScannedFile,
     Segment,
     Span,
+    ToolCallRequest,
     Verdict,
 )
 from apps.guardrails.findings.text_chunks import split_into_chunks
 from apps.guardrails.outside import outside_types
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
-from apps.guardrails.scanning.active_rule import ActiveRule
 from apps.guardrails.scanning.outside_rules import OutsideRule, compile_outside_rule
 from apps.guardrails.scanning.scan_memory import ScanRecall
 from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
+from apps.guardrails.text.scanned_text import ScannedText
 
 
 class SystemRuleState(msgspec.Struct, frozen=True):
     """An organization's settings of one system rule; `action` None means the default.
 
-    `roles` has the actions that it chose for speakers (`SPEAKERS`), and for earlier turns (`EARLIER_TURN`).
+    `roles` has the actions that it chose for speakers (`SPEAKERS`), and for earlier turns (`EARLIER_TURN`); `tools`
+    says of tools by their exact names whether they have effects.
     """
 
     enabled: bool = True
@@ -55,6 +59,7 @@ class SystemRuleState(msgspec.Struct, frozen=True):
     observe: bool = False
     restore: bool = True
     roles: Mapping[str, RuleAction] = {}
+    tools: Mapping[str, bool] = {}
 
 
 class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +115,7 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     `number` is no other's in this process. `system` has the rules with the actions that they have for answers,
     `by_speaker` those for texts of a request: by speaker and whether the turn is an earlier one. `outside` are judged
     by services, which the engine does not ask. `custom` has functions that return matchers, as those are not kept
-    forever.
+    forever. `tools` has the tools of which the organization says whether they have effects.
     """
 
     number: int = 0
@@ -122,6 +127,7 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     by_speaker: Mapping[tuple[str, bool], tuple[tuple[ActiveRule, SystemRule], ...]] = {}
     custom: tuple[tuple[FindMatcher, tuple[ActiveRule, ...]], ...] = ()
     outside: tuple[OutsideRule, ...] = ()
+    tools: Mapping[str, bool] = {}
 
     @property
     def checks_calls(self) -> bool:
@@ -167,6 +173,7 @@ def compile_guardrails(
         },
         custom=custom,
         outside=outside,
+        tools={tool: has for state in config.system_rules.values() for tool, has in state.tools.items()},
     )
 
 
@@ -200,8 +207,9 @@ def check_calls(
     """Return the marks on the tool calls of an answer, each with the finding that reports it.
 
     The answer has ended: the action of a rule that is not observed is `warn`, whatever the organization chose. The
-    finding's text is the mark's value alone.
+    finding's text is the mark's value alone. The organization's word on a tool counts before the tool's own statement.
     """
+    calls = [call._replace(has_effects=compiled.tools.get(call.tool, call.has_effects)) for call in calls]
     return [
         (_call_finding(active, mark), mark)
         for active, rule in compiled.system
@@ -222,7 +230,7 @@ def find_matches(
     budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
     terms = ScanTerms(budget, answer, recall)
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
-    kept = _kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
+    kept = _kept_by_operator((rule for _, rule in compiled.system), () if answer else segments, recall)
     for index, segment in enumerate(segments):
         settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
         key = segment.speaker, segment.is_earlier
@@ -389,12 +397,17 @@ def _active_rule(source: RuleSource, place: int) -> ActiveRule:
     return ActiveRule(rank, source.id, source.name, source.type, source.action, observed, restore)
 
 
-def _kept_by_operator(rules: Iterable[SystemRule], segments: Sequence[Segment]) -> frozenset[str]:
+def _kept_by_operator(
+    rules: Iterable[SystemRule], segments: Sequence[Segment], recall: ScanRecall | None
+) -> frozenset[str]:
     """Return what all rules read in what a program's instructions say; of long ones, in the first chunk."""
     readers = [rule.read_operator for rule in rules if rule.read_operator is not None]
-    instructions = [segment for segment in segments if readers and segment.role in INSTRUCTING_ROLES]
-    kept: set[str] = set()
-    for segment in instructions:
-        first = next(split_into_chunks(segment.text)).text
-        kept = kept.union(*(read_operator(first) for read_operator in readers))
-    return frozenset(kept)
+
+    def read(text: ScannedText) -> frozenset[str]:
+        first = next(split_into_chunks(text)).text
+        return frozenset[str]().union(*(read_operator(first) for read_operator in readers))
+
+    instructions = [one.text for one in segments if readers and one.role in INSTRUCTING_ROLES]
+    return frozenset[str]().union(
+        *(read(text) if recall is None else recall.read_instructions(text, read) for text in instructions)
+    )

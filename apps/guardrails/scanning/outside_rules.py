@@ -10,7 +10,7 @@ import msgspec
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.redaction import bounded
-from apps.guardrails.findings.scan_types import Finding, RuleAction, Span
+from apps.guardrails.findings.scan_types import ActiveRule, Finding, RuleAction, Span
 from apps.guardrails.outside import (
     BOTH,
     CLOSED,
@@ -20,7 +20,6 @@ from apps.guardrails.outside import (
     outside_types,
     read_outside_config,
 )
-from apps.guardrails.scanning.active_rule import ActiveRule
 
 _STRENGTH: Final[Mapping[RuleAction, int]] = {"allow": 0, "warn": 1, "redact": 2, "block": 3}
 

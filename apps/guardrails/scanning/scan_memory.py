@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from apps.guardrails.findings.scan_types import RuleSettings, Span
@@ -21,6 +22,8 @@ MAX_BYTES: Final = 4_000_000
 _TEXT_BYTES, _SPAN_BYTES = 200, 250
 # Texts with more findings are not remembered.
 MAX_FOUND: Final = 100
+# Stands for a speaker where a text is read for what it keeps secret.
+_OPERATOR: Final = "operator"
 
 
 class FoundSpan(NamedTuple):
@@ -92,3 +95,13 @@ class ScanRecall:
     def keep(self, digest: bytes, found: tuple[FoundSpan, ...]) -> None:
         """Remember the findings in a scanned text."""
         self._memory.keep(digest, found)
+
+    def read_instructions(self, text: ScannedText, read: Callable[[ScannedText], frozenset[str]]) -> frozenset[str]:
+        """Return what instructions keep secret; where that was nothing, they are not read again."""
+        digest = self._memory.digest_of(text, RuleSettings(), self._rules, _OPERATOR)
+        if self._memory.find(digest) is not None:
+            return frozenset()
+        kept = read(text)
+        if not kept:
+            self._memory.keep(digest, ())
+        return kept

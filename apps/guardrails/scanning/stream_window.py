@@ -9,8 +9,7 @@ been released before it could be recognized. Rules look no further than `CONTEXT
 from __future__ import annotations
 
 from apps.guardrails.findings.redaction import mask, replaced_spans
-from apps.guardrails.findings.scan_types import MASKING_ACTIONS, Finding, Segment, Span, Verdict
-from apps.guardrails.scanning.active_rule import ActiveRule
+from apps.guardrails.findings.scan_types import MASKING_ACTIONS, ActiveRule, Finding, Segment, Span, Verdict
 from apps.guardrails.scanning.engine import (
     CompiledGuardrails,
     RuleMatch,

@@ -6,6 +6,8 @@ type, a variable or a call; the span is the value alone.
 
 from __future__ import annotations
 
+from functools import partial
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import (
@@ -236,6 +238,8 @@ def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
     )
 
 
+_password = partial(CandidatePattern, "password", "PASSWORD")
+_api_key = partial(CandidatePattern, "api_key", "SECRET")
 PATTERNS = (
     CandidatePattern(
         "bearer_token",
@@ -244,77 +248,46 @@ PATTERNS = (
         r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,}=*)",
         _bearer,
     ),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
+    _password(
         rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         accept_password,
-        gate=NAMES_A_PASSWORD,
         overlapping=True,
         often=True,
     ),
-    CandidatePattern(
-        "password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{NAMES_OF_PASSWORDS}|{_TOKENS})>({_VALUE})", accept_password
-    ),
-    CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
-        rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})",
-        _quoted,
-        often=True,
-    ),
+    _password(rf"(?i)<[\w.:-]{{0,40}}(?:{NAMES_OF_PASSWORDS}|{_TOKENS})>({_VALUE})", accept_password),
+    _password(rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
+    _password(rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted, often=True),
     # Short, but quoted: a plain word is not quoted beside that name.
-    CandidatePattern(
-        "password",
-        "PASSWORD",
-        rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}([^\s\"'`<>]{{6,40}})[\"'`]",
-        _short,
-        gate=NAMES_A_PASSWORD,
-        often=True,
-    ),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
+    _password(rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}([^\s\"'`<>]{{6,40}})[\"'`]", _short, often=True),
+    _password(
         rf"(?i)--?(?:password|passphrase|pass|pwd)[= ][\"']?({_VALUE})",
         accept_password,
         overlapping=True,
     ),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
+    _password(
         rf"(?i){_PROSE_WORDS}({_VALUE})",
         _said_password,
-        gate=NAMES_A_PASSWORD,
         overlapping=True,
         often=True,
     ),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
+    _password(
         rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|"
         rf"jelszó|mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) "
         rf"({_VALUE})",
         _assigned_password,
         often=True,
     ),
-    CandidatePattern(
-        "password",
-        "PASSWORD",
+    _password(
         r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})",
         _prose_password,
     ),
-    CandidatePattern(
-        "api_key",
-        "SECRET",
+    _api_key(
         rf"(?i)(?:{_TOKENS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         _token,
         overlapping=True,
         often=True,
     ),
-    CandidatePattern(
-        "api_key",
-        "SECRET",
+    _api_key(
         rf"(?i)(?:{_TOKENS}|api key|secret key)(?: \w{{1,12}}){{0,2}}? (?:is|was|=) [\"'`]?({_VALUE})",
         _token,
         overlapping=True,

@@ -1,17 +1,21 @@
-"""Shannon entropy and placeholders: what speaks against a candidate being a secret.
-
-Examples are excluded.
-"""
+"""Shannon entropy, placeholders and examples: what speaks against a candidate being a secret."""
 
 from __future__ import annotations
 
 import math
+import re
 import string
+import tomllib
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 from apps.guardrails.regex.re2_patterns import compile_re2
 
+# Bytes of made values, all others as blanks; the least length of such a value, and those that may have no digit.
+_MADE_OF = bytes(code if re.match(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]", chr(code)) else 32 for code in range(256))
+_LEAST_MADE, _WITHOUT_DIGIT = 12, re.compile(rb"[A-Za-z]{20}|[a-fA-F]{8}-")
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, string.ascii_uppercase, string.digits))
 # Placeholders for secrets in documentation, templates and tests.
 _STAND_IN = compile_re2(
@@ -25,15 +29,7 @@ _STAND_IN = compile_re2(
 )
 
 # The pairs of letters that words of European languages are mostly made of; of made letters, a quarter of the pairs.
-_COMMON_PAIRS = frozenset(
-    """
-    th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro
-    ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so
-    rs un lo wa ge ie wh ee wi em ad ol rt po we na ul ni ts mo ow pa im mi ai sh ir su id os iv ia am fi ci vi pl
-    ig tu ev ld ry mp fe bl ab gh ty op wo sa ay ex ke fr oo av ag if ap gr od bo sp rd do uc bu ei ov by rm ep tt
-    oc fa ef cu rn sc gi da yo cr cl du
-    """.split()  # noqa: SIM905 - as words are written
-)
+_COMMON_PAIRS = frozenset(WORDS["common_pairs"].split())
 _ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0.5, 0.6, 0.42, 2
 # So many times do letters and digits, or capitals side by side, take turns in no identifier.
 _TURNS, _RUNS, _LIKE_NAMES_IN_RUNS = 6, 3, 0.6
@@ -99,6 +95,20 @@ def is_put_together_from_words(text: str) -> bool:
         return False
     mixed = text not in (text.lower(), text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS
     return reads_like_words(text, _LIKE_WORDS_MIXED if mixed else _LIKE_WORDS)
+
+
+def find_made_runs(utf8: bytes) -> list[tuple[int, int]]:
+    """Return the ends and beginnings of runs of signs of made values: long ones, with a digit or as letters alone.
+
+    A value beside the name of a key is in one of them; every second text of programs has names of keys.
+    """
+    signs = utf8.translate(_MADE_OF)
+    found, at = [], 0
+    for run in [run for run in signs.split() if len(run) >= _LEAST_MADE]:
+        if len(run.translate(None, _DIGITS)) < len(run) or _WITHOUT_DIGIT.search(run):
+            at = signs.find(run, at) + len(run)
+            found.append((at, at - len(run)))
+    return found
 
 
 def is_made_of_letters(text: str, least: int = _LEAST_LETTERS) -> bool:

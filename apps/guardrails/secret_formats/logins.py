@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
@@ -56,6 +57,7 @@ def _login(candidate: CandidateMatch) -> CandidateMatch | None:
     )
 
 
+_login_kind = partial(CandidatePattern, "login", "PASSWORD")
 PATTERNS = (
     CandidatePattern(
         "basic_auth",
@@ -70,21 +72,13 @@ PATTERNS = (
     ),
     # The same without a user, as tokens in base64 for addresses.
     CandidatePattern(
-        "basic_auth",
-        "SECRET",
-        r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z_-]{40,})\\{0,6}\"",
-        _made,
-        gate=r"\"auth\\{0,6}\" ?:",
+        "basic_auth", "SECRET", r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z_-]{40,})\\{0,6}\"", _made
     ),
-    CandidatePattern(
-        "login", "PASSWORD", r"(?:^|\s)(?:-u[ =]?|--user[ =])[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,})", _login
-    ),
+    _login_kind(r"(?:^|\s)(?:-u[ =]?|--user[ =])[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,})", _login),
     # Files of .netrc and FileZilla, and password files of servers and databases.
-    CandidatePattern("login", "PASSWORD", r"\blogin\s+[^\s]{1,64}\s+password\s+([^\s]{6,})", _login),
-    CandidatePattern("login", "PASSWORD", r"(?i)<pass(?:word)?\b[^<>]{0,60}>([^<>\s]{6,})</pass", _login),
-    CandidatePattern(
-        "login", "PASSWORD", r"(?m)^[\w.*-]{1,}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,})$", _login
-    ),
+    _login_kind(r"\blogin\s+[^\s]{1,64}\s+password\s+([^\s]{6,})", _login),
+    _login_kind(r"(?i)<pass(?:word)?\b[^<>]{0,60}>([^<>\s]{6,})</pass", _login),
+    _login_kind(r"(?m)^[\w.*-]{1,}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,})$", _login),
     # Files of users with hashes of their passwords, which can be cracked. A hash without its user opens nothing.
     CandidatePattern(
         "password_hash",
@@ -106,12 +100,9 @@ PATTERNS = (
         r"(?i)\bcookie[\"']? ?: ?[\"']?[^\n]{0,100}?\b[a-z_.-]{0,12}(?:session|sess|sid|auth|token)[a-z_-]{0,8}="
         r"([0-9A-Z%._~+/-]{20,})",
         _made,
-        gate=r"(?i)\bcookie[\"']? ?:",
     ),
     # The programs that take a password behind a letter.
-    CandidatePattern(
-        "login",
-        "PASSWORD",
+    _login_kind(
         r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?"
         r"|docker login|az login|npm login)"
         r"\b[^\n|;&]{0,60}? -p[ =]?"
@@ -121,9 +112,7 @@ PATTERNS = (
         r"[\"']?([^\s\"']{6,})",
         _login,
     ),
-    CandidatePattern(
-        "login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,})[\"']", _login
-    ),
+    _login_kind(r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,})[\"']", _login),
     CandidatePattern(
         "password",
         "PASSWORD",
@@ -131,10 +120,5 @@ PATTERNS = (
         r"'([^\s']{6,})'",
         _login,
     ),
-    CandidatePattern(
-        "login",
-        "PASSWORD",
-        r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,})[\"']",
-        _login,
-    ),
+    _login_kind(r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,})[\"']", _login),
 )

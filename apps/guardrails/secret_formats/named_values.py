@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
@@ -23,6 +24,7 @@ from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     count_turns,
     entropy,
+    find_made_runs,
     has_letters_and_digits,
     is_made_of_letters,
     is_placeholder,
@@ -194,47 +196,41 @@ def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     return value if sum(character.isdigit() for character in text) >= 2 else None
 
 
+_named_key = partial(CandidatePattern, "named_key", _LABEL)
 PATTERNS = (
-    CandidatePattern(
-        "named_key",
-        _LABEL,
+    _named_key(
         rf"(?i){_NAME}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_OPEN}{_VALUE}",
         _beside_name,
         overlapping=True,
-        often=True,
+        busiest=True,
+        find_values=find_made_runs,
     ),
-    CandidatePattern(
-        "named_key",
-        _LABEL,
+    _named_key(
         rf"(?i)(?:^|\s)--?[a-z0-9_.-]{{0,30}}(?:key|token|secret|auth|credential)s?[ =]{{1,2}}[\"']?{_VALUE}",
         _beside_name,
     ),
     # A blank between the two: a directive of a shell or a build file, a quoted value, a column.
-    CandidatePattern(
-        "named_key",
-        _LABEL,
+    _named_key(
         rf"(?i){_NAME}(?:[ \t]{{1,4}}[\"'`]|\t){_VALUE}",
         _beside_name,
         overlapping=True,
         often=True,
+        find_values=find_made_runs,
     ),
-    CandidatePattern(
-        "named_key",
-        _LABEL,
+    _named_key(
         rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]{{1,3}})?[ \t]{{1,4}}"
         rf"[a-z0-9_.-]{{0,24}}{_NAME}[ \t]{{1,4}}"
         rf"{_VALUE}",
         _beside_name,
-        gate=rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]+)?[ \t]+[a-z0-9_.-]*{_NAME}[ \t]",
+        find_values=find_made_runs,
     ),
     # A line that says what the next one is.
-    CandidatePattern(
-        "named_key",
-        _LABEL,
+    _named_key(
         r"(?im)^[^\n]{0,60}?\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]{0,20}\n[ \t]*"
         r"([0-9a-z+/_-]{20,}={0,2})[ \t\r]*$",
         _on_next_line,
         gate=r"(?i)\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]*\n[ \t]*[0-9a-z+/_-]{20}",
+        find_values=find_made_runs,
     ),
     CandidatePattern(
         "service_key",
@@ -244,17 +240,16 @@ PATTERNS = (
         r"(?:[\"'`\]\\)}]{1,4}\s{0,2}(?:[:=]{1,2}>?|,)?\s{0,2}|\s{0,2}(?:[:=]{1,2}>?|-|,|\||\()\s{0,2}|\s{1,2})"
         r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11})",
         _of_service,
-        gate=rf"(?i)\b(?:{_SERVICES})",
         overlapping=True,
+        find_values=find_made_runs,
     ),
     CandidatePattern(
         "key_in_sight",
         _LABEL,
         rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]{{0,40}}?[ \t\"'=:>{{(,|]{_FAR_VALUE}",
         _in_sight,
-        # The value may be far from its name, which costs a text of words more than the name alone.
-        gate=rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]",
         overlapping=True,
         often=True,
+        find_values=find_made_runs,
     ),
 )

@@ -7,6 +7,8 @@ pass. A plain word counts only where its user is named beside it. `assignments` 
 
 from __future__ import annotations
 
+from functools import partial
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
@@ -18,6 +20,7 @@ from apps.guardrails.secret_formats.assignments import (
     is_something_else,
 )
 from apps.guardrails.secret_formats.entropy import (
+    WORDS,
     count_character_classes,
     entropy,
     has_letters_and_digits,
@@ -34,20 +37,7 @@ _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,})\\{0,3}[\"'`]"
 # Placeholders of a value, or words for none.
-_WORDS = frozenset(
-    """
-    pass true false none null nil undefined empty required optional string text bool boolean str int bytes object any
-    number hidden input field email username name value values prompt unknown basic default plain plaintext enabled
-    disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak strong short new old
-    current confirm root admin administrator user guest login postgres mysql mongo redis oracle welcome letmein
-    changeme qwerty grant_type client_credentials authorization_code never always static literal varchar char line
-    label type submit reset forgot error success warning info data json form body header query param params
-    environment variable env file stdin vault here there this that with from your the anonymous anonymous@ and not for
-    sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256 rs256 pbkdf2 oauth2
-    s3cret s3cr3t supersecret bearer digest oauth oauth1 openid saml ldap kerberos ntlm scram
-    12345 123456 1234 0000 00000 111111 admin123 root123 user123
-    """.split()  # noqa: SIM905 - as words are written
-)
+_WORDS = frozenset(WORDS["placeholders"].split())
 _STANDS_FOR = compile_re2(
     r"(?i)pass_?(?:word|wd|phrase|code|wort)|secret|pwd|token|credential|_?key\d?$|[a-z]pass$|^(?:test|user|demo|foo|bar|baz|value"
     r"|some|my|todo|tbd|"
@@ -214,85 +204,63 @@ def _random(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if entropy(candidate.text) >= 4.2 else None
 
 
+_chosen_password = partial(CandidatePattern, "chosen_password", _LABEL)
 PATTERNS = (
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         rf"(?i){_NAMES}{_SUFFIX}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_LITERAL}",
         _chosen,
         gate=rf"{NAMES_A_PASSWORD}|(?i)secret",
         overlapping=True,
         often=True,
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)<[\w.:-]{0,40}(?:password|passwd|pwd|passphrase)\b[^<>]{0,60}>([^<>\s]{4,})</",
         _chosen,
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\bcurl\b[^\n]{0,100}? (?:-u[ =]?|--user[ =]|-U ?|--proxy-user[ =])[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,})",
         accept_given,
     ),
     # Settings, one to a line; the value goes to the end of it.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?im)^[ \t#/;*>-]{0,12}(?:export |set |env )?[a-z0-9_.-]{0,40}(?:password|passwd|pwd|passphrase"
         r"|_pass)\d?[\"']? ?[:=] ?"
         r"[\"']?([^\s\"'`<>;]{5,})[\"']?[,;]?[ \t\r]*$",
         accept_mixed,
-        gate=NAMES_A_PASSWORD,
     ),
     # Strings for connections, whichever comes first.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,})",
         accept_given,
         gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
         accept_given,
         gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,})",
         accept_given,
     ),
     # SQL's statements about users.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,})",
         _identified,
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,})",
         accept_given,
         gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\bmachine\s+[^\s]{1,}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,})",
         accept_given,
         gate=r"(?i)\bmachine\s",
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)\bpassword (?:is|was):? ?[\"'`]([^\s\"'`<>]{4,60})[\"'`]",
         accept_given,
     ),
@@ -306,49 +274,35 @@ PATTERNS = (
         _long_key,
     ),
     # Signs of all kinds, as password managers generate them.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}\s{{0,3}}(?::?={{1,3}}>?|!={{1,2}}|\?:|\|\||\?\?|or\b|:|,|->|\(|value=)"
         r"\s{0,3}[$@bruf]{0,2}[\"'`]([^\s\"'`][^\s\"`]{9,60}?)[\"'`](?:[,;:)\s\]}/>]|$)",
         _of_signs,
-        gate=NAMES_A_PASSWORD,
         often=True,
     ),
     # `#define PASSWORD "…"`, `SET password "…"`, `%global password "…"`.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         rf"(?i)(?:define|global|set|env|arg)(?:[ \t]|\\t){{1,4}}"
         rf"[a-z0-9_]{{0,40}}{_NAMES}[a-z0-9_]{{0,12}}(?:[ \t]|\\t){{1,4}}{_LITERAL}",
         accept_mixed,
-        gate=NAMES_A_PASSWORD,
     ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?i)(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
         r"[\"'`]?([^\s\"'`<>;,=$%{][^\s\"'`<>;,]{5,99})",
         _misspelt,
-        gate=r"(?i)pa?ss?wo?r?d|passwo[a-z]",
         overlapping=True,
     ),
     # Variables of an environment, in whatever file lists them.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         r"(?m)^[ \t]*#?[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?"
         r"[\"']?([^\s\"'`<>$]{6,})[\"']?[ \t]*(?:#[^\n]*)?$",
         accept_given,
     ),
     # Comparisons.
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
+    _chosen_password(
         rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_]{{0,12}}(?:\(\))?\.(?:equals(?:IgnoreCase)?|eql\?|compareTo|isEqualTo\w{{0,8}})"
         rf"\({_LITERAL}",
         _compared,
-        gate=NAMES_A_PASSWORD,
         often=True,
     ),
     # Variables and options of programs that take a password and nothing else.

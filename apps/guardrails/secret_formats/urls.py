@@ -9,21 +9,20 @@ from urllib.parse import unquote
 
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.entropy import count_character_classes, has_letters_and_digits, is_placeholder
+from apps.guardrails.secret_formats.entropy import (
+    WORDS,
+    count_character_classes,
+    has_letters_and_digits,
+    is_placeholder,
+)
 from apps.guardrails.secret_formats.passwords import is_word_for_password
 
-_GUESSED = (
-    "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
-    "rabbitmq example token key mypassword mypass db dbpass dbpassword db_password foo bar baz app dev local "
-    "letmein s3cret s3cr3t supersecret mysecretpassword postgrespw hunter2 x-oauth-basic x-access-token p4ssw0rd "
-    "passw0rd tiger prisma bitnami"
-)
 _ALL_CLASSES, _PORT = 4, compile_re2(r"^\d+/")
 # From so many letters on, a word is no example's, on whatever host.
 _LEAST_LOCAL = 5
 # So short a word says nothing; letters with digits do.
 _SHORT = 3
-_WEAK = frozenset(_GUESSED.split())
+_WEAK = frozenset(WORDS["guessed"].split())
 # Words that examples put together: `pass%20pass`, `p%40ssw%24rd`, `password123`.
 _SPELLED = frozenset(("pass", "word", "password", "passwd", "passwsrd", "pwd", "secret", "test", "user"))
 _WORD, _LETTERS, _MAX_DIGITS = compile_re2(r"[a-z]+"), str.maketrans("@$", "as"), 4
@@ -79,14 +78,11 @@ PATTERNS = (
         "PASSWORD",
         r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[\w.%+-]{1,80}:([^\s\"'`<>,]{4,64})@[a-z0-9][a-z0-9.-]{1,80}(?::\d{2,5})?(?:[/?\s\"'`]|$)",
         _unencoded,
-        gate=r"(?i)[a-z0-9+.-]://[\w.%+-]+:[^\s\"'`<>,]+@[a-z0-9]",
     ),
     CandidatePattern(
         "address_password",
         "PASSWORD",
         r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{3,})@[^\s@/\"'<>]{1,}",
         _check,
-        # Without the lengths, which an automaton would have to count for every address of a text.
-        gate=r"(?i)[a-z0-9+.-]://[^\s/?#\"'<>]*:[^\s@/\"'<>]+@",
     ),
 )

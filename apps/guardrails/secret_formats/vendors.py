@@ -28,17 +28,6 @@ _LONG = 36
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-# Secrets that are recognized by their middle, and the form of the middle.
-_BY_MIDDLE = (
-    (
-        r"[0-9A-Za-z+/]{33}(?:AIoT|\+ASb|\+AEh|\+ARm|AZEG)[0-9A-Za-z+/]{5}=",
-        r"(?:AIoT|\+ASb|\+AEh|\+ARm|AZEG)[0-9A-Za-z+/]{5}=",
-    ),
-    (r"[0-9A-Za-z+/]{76}(?:\+ABa|ACDb|\+AMC|APIM)[0-9A-Za-z+/]{6}==", r"(?:\+ABa|ACDb|\+AMC|APIM)[0-9A-Za-z+/]{6}=="),
-    (r"\b[a-z2-7]{52}\b", r"\b[a-z2-7]{52}\b"),
-    (r"[0-9a-f]{24}:[0-9a-f]{64}", r"[0-9a-f]{12}:[0-9a-f]{12}"),
-    (r"[0-9a-f]{32}\.[0-9A-Za-z]{16}", r"[0-9a-f]{12}\.[0-9A-Za-z]{12}"),
-)
 # A word, what kind of key it is, and random letters: how new issuers write theirs. A hyphen also joins words of
 # addresses and files, so that fewer kinds count behind it.
 _OWN_FORM = (
@@ -199,10 +188,6 @@ def _asaas(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if has_letters_and_digits(text) and is_random(text.lstrip("$"), 3.4) else None
 
 
-def _named(pattern: str, gate: str, check: Check = _in_quotes) -> CandidatePattern:
-    return CandidatePattern("issued_key", _LABEL, pattern, check, gate)
-
-
 def _patterns_of_table() -> Iterator[CandidatePattern]:
     for name, pattern, prefix, least in _TABLE["random"]:
         yield CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix))
@@ -210,8 +195,8 @@ def _patterns_of_table() -> Iterator[CandidatePattern]:
         yield CandidatePattern(name, _LABEL, pattern, _made(least, prefix))
     for form in _TABLE["issued"]:
         yield CandidatePattern("issued_key", _LABEL, rf"\b{form}", _issued)
-    for name, pattern, least, gate in _TABLE["near"]:
-        yield CandidatePattern(name, _LABEL, pattern, _random_check(least), gate)
+    for name, pattern, least, *gate in _TABLE["near"]:
+        yield CandidatePattern(name, _LABEL, pattern, _random_check(least), *gate)
 
 
 PATTERNS = (
@@ -224,40 +209,15 @@ PATTERNS = (
         _discord,
         r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.",
     ),
-    # The account's name and address around these are not secret; the span is the key.
-    CandidatePattern("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{60,88}={0,2})", _random_check(4.0)),
-    CandidatePattern("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", _random_check(3.8)),
-    CandidatePattern(
-        "azure_signature",
-        _LABEL,
-        r"(?i)[?&]s(?:v|e|p|r|t|s)=[^\s\"'<>]{0,200}&sig=([0-9A-Z%+/-]{40,72}(?:=|%3D)?)",
-        _random_check(3.5),
-    ),
-    CandidatePattern(
-        "aws_secret",
-        _LABEL,
-        r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b[^\n]{0,40}?\n?[^\n]{0,30}?[\s\"'=:,>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
-        _random_check(3.8),
-    ),
-    CandidatePattern(
-        "aws_secret",
-        _LABEL,
-        r"(?i:aws_?secret|secret_?access_?key|aws.{0,20}secret|secret access "
-        r"key)[^\n]{0,24}?[\s\"'=:>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
-        _random_check(3.8),
-    ),
-    # Workflows of Power Automate and links to stored files: who has the signature may call or read them.
-    CandidatePattern("signed_link", _LABEL, r"[?&](?:sig|signature)=([0-9A-Za-z_%+/-]{40,}=?)", _random_check(3.5)),
-    # Behind a slash, where the tokens of a chat's hooks stand.
-    CandidatePattern(
-        "telegram_hook", _LABEL, r"api\.telegram\.org/bot(\d{5,12}:[0-9A-Za-z_-]{30,40})", _random_check(3.0, 8)
+    *(
+        CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix))
+        for name, pattern, prefix, least in _TABLE["beside"]
     ),
     CandidatePattern(
         "npm_auth",
         "PASSWORD",
         r"(?m)^//[^\s:]{4,}:_(?:auth|password|authToken) ?= ?\"?([^\s\"'$<>{}]{6,})\"?[ \t\r]*$",
         lambda candidate: None if is_placeholder(candidate.text) else candidate,
-        gate=r":_(?:auth|password|authToken) ?=",
     ),
     # The same for all registries: base64, which has a capital, a digit or a sign of its end.
     CandidatePattern(
@@ -265,19 +225,12 @@ PATTERNS = (
         "PASSWORD",
         r"(?m)^[ \t]*_(?:auth|password|authToken) ?= ?\"?([0-9A-Za-z+/_-]{7,}={0,2})\"?[ \t\r]*$",
         _registry,
-        gate=r"(?m)^[ \t]*_(?:auth|password|authToken) ?= ?\"?[0-9A-Za-z+/_-]",
     ),
     CandidatePattern("npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,})", _made(3.0, 0)),
     CandidatePattern("account_json", _LABEL, r"\"private_key_id\": ?\"([0-9a-f]{40})\"", _random_check(_ENOUGH_HEX)),
     CandidatePattern("atlassian_server", _LABEL, r"\b([MNO][A-Za-z0-9+/]{43})(?:[^A-Za-z0-9+/=]|$)", _atlassian),
-    CandidatePattern(
-        "okta",
-        _LABEL,
-        r"\b(?i:okta|ssws)[^\n]{0,40}?\b(00[0-9A-Za-z_-]{40})\b",
-        _random_check(_ENOUGH),
-        gate=r"(?i)\b(?:okta|ssws)",
-    ),
-    *(CandidatePattern("issued_key", _LABEL, pattern, _issued, gate) for pattern, gate in _BY_MIDDLE),
+    CandidatePattern("okta", _LABEL, r"\b(?i:okta|ssws)[^\n]{0,40}?\b(00[0-9A-Za-z_-]{40})\b", _random_check(_ENOUGH)),
+    *(CandidatePattern("issued_key", _LABEL, pattern, _issued, gate) for pattern, gate in _TABLE["middle"]),
     CandidatePattern(
         "private_key",
         "PRIVATE_KEY",
@@ -292,7 +245,6 @@ PATTERNS = (
         r"(?: is)?[:=]?\s{0,3}"
         r"[\"'`]?((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b",
         _recovery_phrase,
-        gate=r"(?i)(?:mnemonic|seed|phrase)[^\n]*[a-z] [a-z]",
     ),
     CandidatePattern("jenkins", _LABEL, r"\{(AQAAABAAA[0-9A-Za-z+/]{20,}={0,2})\}", _jenkins),
     CandidatePattern("jenkins", _LABEL, r"<secret>\{[^{}<>\n]{0,40}?AQAAABAAA ([^{}<>\n]{8,})\}</", _jenkins),
@@ -311,44 +263,11 @@ PATTERNS = (
         _material,
     ),
     CandidatePattern(
-        "address_key",
-        _LABEL,
-        rf"{_IN_ADDRESSES}([0-9A-Za-z_-]{{32,64}}(?:[@/][0-9A-Za-z/_-]{{32,}})?)",
-        _address,
-        gate=_IN_ADDRESSES,
+        "address_key", _LABEL, rf"{_IN_ADDRESSES}([0-9A-Za-z_-]{{32,64}}(?:[@/][0-9A-Za-z/_-]{{32,}})?)", _address
     ),
-    # A secret of Amazon behind any name with its issuer's, in IBM's cloud, and in pairs of which the first says what
-    # the second is.
-    _named(
-        r"(?i)\baws[\w-]{0,32}[\"']?\s?(?:[:=(]|=>)\s?[\"']?([0-9a-z/+]{40})(?:[^0-9a-z/+=]|$)",
-        r"(?i)\baws[\w-]*[\"']?\s?[:=(]",
-    ),
-    _named(
-        r"(?i)\b(?:ibm|bluemix)[\w.-]{0,40}[\"']?\s?(?:[:=(]|=>)\s?[\"']?([0-9a-z_-]{44,64})(?:[^0-9a-z_+/-]|$)",
-        r"(?i)\b(?:ibm|bluemix)[\w.-]*[\"']?\s?[:=(]",
-    ),
-    _named(
-        r"\b\d{8,16}-[0-9a-z]{32}\.apps\.googleusercontent\.com[\"']?,?\s[^\n]{0,60}?([0-9A-Za-z_-]{24})(?:[^0-9A-Za-z_-]|$)",
-        r"\.apps\.googleusercontent\.com[\"']?,?\s",
-    ),
-    _named(
-        r"(?i)\b(?:twilio|dropbox|linkedin|facebook|discord)\b[^\n]{0,60}?\b(?:secret|auth|token|key)[\"']?(?:\s?[:=]\s?|\s)[\"']?"
-        r"([0-9a-z]{15,40})\b",
-        r"(?i)\b(?:twilio|dropbox|linkedin|facebook|discord)\b[^\n]*(?:secret|auth|token|key)",
-    ),
+    *(CandidatePattern("issued_key", _LABEL, pattern, _in_quotes) for pattern in _TABLE["pairs"]),
     # Asaas puts a sign before the name; its other keys are for its sandbox.
-    _named(r"(?:^|[^0-9A-Za-z_-])(\$aact_prod_[0-9A-Za-z_:=-]{20,})", r"\$aact_prod_", _asaas),
-    _named(
-        r"(?i)\bcloudant\w{0,12}\s?\(\s?[\"'][\w-]{1,80}[\"']\s?,\s?[\"']([0-9a-z]{24,64})[\"']",
-        r"(?i)\bcloudant\w*\s?\(",
-    ),
-    # Maven's passwords, encrypted with a master password that lies beside them, the master password, and passwords that
-    # registries store outside of logins.
-    _named(r"<(?:master|password|passphrase)>\{([0-9A-Za-z+/]{15,}={0,2})\}</", r"<(?:master|password|passphrase)>\{"),
-    _named(
-        r"\\{0,6}\"auths\\{0,6}\"\s?:\s?\{[^{}]{1,}\{\s?[^{}]{0,160}?\\{0,6}\"auth\\{0,6}\"\s?:\s?\\{0,6}\"([0-9A-Za-z+/_-]{32,}={0,2})",
-        r"\"auths\\*\"\s?:",
-    ),
+    CandidatePattern("issued_key", _LABEL, r"(?:^|[^0-9A-Za-z_-])(\$aact_prod_[0-9A-Za-z_:=-]{20,})", _asaas),
     CandidatePattern(
         "issued_key",
         _LABEL,

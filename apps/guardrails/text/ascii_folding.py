@@ -14,7 +14,7 @@ import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.text.unicode_tables import beyond_ascii
 
 _BLOCK = 256
 _UTF8 = ("utf-8", "surrogatepass")
@@ -36,7 +36,6 @@ _PLAIN = (
     | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
 )
 _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,16}m")
-_ODD = compile_re2(f"[{''.join(_PLAIN)}]")
 
 
 class AsciiFoldedText:
@@ -46,7 +45,7 @@ class AsciiFoldedText:
         """Take a text and its UTF-8."""
         self._raw = raw
         self._becomes: dict[str, str] = {}
-        if not raw.isascii() and _ODD.search(utf8) is not None:
+        if not raw.isascii() and not _PLAIN.keys().isdisjoint(beyond_ascii(utf8)):
             # A table of just the characters there are: looking one up never fails, which would cost the most.
             self._becomes = {character: _PLAIN.get(character, character) for character in set(raw)}
             utf8 = raw.translate({ord(one): plain for one, plain in self._becomes.items()}).encode(*_UTF8)

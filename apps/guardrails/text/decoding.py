@@ -1,10 +1,8 @@
 """Decoding (deobfuscation) of text: base64 and its like, Morse, ciphers, leetspeak, disguised words, fragments.
 
-A model reads these encodings.
-
-Bounded: a run is decoded once, a text turned in a few ways, and decoded text at most once again; so all decoded
-text is at most a few times as long as the text. Where there are very many runs, the later ones are read as one.
-A few passes over a text tell that there is nothing to decode.
+A model reads these encodings. Bounded: a run is decoded once, a text turned in a few ways, and decoded text at most
+once again; so all decoded text is at most a few times as long as the text. Where there are very many runs, the later
+ones are read as one. A text without anything to decode costs a few searches.
 """
 
 from __future__ import annotations
@@ -23,9 +21,15 @@ from typing import NamedTuple
 import msgspec
 
 from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
-from apps.guardrails.text.ciphers import CIPHERS, decipher, from_morse
 from apps.guardrails.text.normalization import TAG_CHARACTERS
-from apps.guardrails.text.obfuscation import find_obfuscations, join_spaced_letters, undo_leetspeak
+from apps.guardrails.text.obfuscation import (
+    CIPHERS,
+    decipher,
+    find_obfuscations,
+    from_morse,
+    join_spaced_letters,
+    undo_leetspeak,
+)
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.guardrails.text.word_disguises import DISGUISE_NAMES, undo
@@ -142,7 +146,10 @@ def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
     done = tried = 0
     spare = _READ_AGAIN * len(utf8)
     runs = (
-        (*run.span(), _ENCODINGS[index][0]) for index in _FILTER.candidates(utf8) for run in _RUNS[index].finditer(utf8)
+        (*run.span(), _ENCODINGS[index][0])
+        for index, windows in _FILTER.windows(utf8).items()
+        for window in windows
+        for run in _RUNS[index].finditer(utf8, *window)
     )
     for start, end, name in sorted(runs):
         if start < done:

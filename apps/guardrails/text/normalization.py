@@ -23,8 +23,8 @@ from itertools import pairwise
 import re2
 
 from apps.guardrails.regex.re2_patterns import compile_re2, presence_test
-from apps.guardrails.text.steady_characters import UNSTEADY_RUN, has_unquiet, replace_fixed_forms
-from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, class_of
+from apps.guardrails.text.steady_characters import UNSTEADY_RUN, has_unquiet, has_unsteady, replace_fixed_forms
+from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, beyond_ascii, class_of
 
 _HIDDEN = re.compile(f"[{INVISIBLE}]+")
 TAG_CHARACTERS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
@@ -38,7 +38,7 @@ _LOOKALIKE = "".join(map(chr, HOMOGLYPHS))
 _ALIKE = re.compile(f"[{_LOOKALIKE}]+")
 _FANCY = re.compile(f"[{''.join(map(chr, STYLED))}]+")
 # Letters of those alphabets that are taken for no Latin ones.
-_GENUINE = [chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in HOMOGLYPHS]
+_GENUINE = frozenset(chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in HOMOGLYPHS)
 _MIXED = re.compile(f"(?<![a-z{_LOOKALIKE}])(?:[a-z]++[{_LOOKALIKE}]|[{_LOOKALIKE}]++[a-z])[a-z{_LOOKALIKE}]*+")
 # Marks that pile up on one letter: normalizing is quadratic in their number, and no language needs more (UAX 15, 13).
 # So many are rare enough to look closer: an expression for all of them has twenty thousand positions.
@@ -79,9 +79,6 @@ def _second_halves() -> frozenset[str]:
 _has_piled = presence_test(rf"\pM{{{_MANY_MARKS}}}")
 _has_hidden = presence_test(f"[{INVISIBLE}]")
 _has_tag = presence_test("[\U000e0020-\U000e007e]")
-_has_fancy = presence_test(class_of(sorted(map(chr, STYLED))))
-_has_alike = presence_test(class_of(sorted(_LOOKALIKE)))
-_has_genuine = presence_test(class_of(_GENUINE))
 _has_mixed = presence_test(f"[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z]")
 
 
@@ -178,6 +175,8 @@ def _normalize_except_lookalikes(piece: str) -> str:
 def _compose_runs(utf8: bytes) -> bytes | None:
     """Do what `_composed` does, each run of unsteady characters by itself; None where there are many of them."""
     utf8 = replace_fixed_forms(utf8)
+    if not has_unsteady(utf8):
+        return utf8
     pieces, done, left = [], 0, len(utf8) // _BYTES_A_RUN
     for run in UNSTEADY_RUN.finditer(utf8):
         if left < 0:
@@ -209,11 +208,12 @@ def _strip_invisible(piece: str) -> str:
 def _map_homoglyphs(utf8: bytes) -> bytes:
     if utf8.isascii():
         return utf8
-    if _has_fancy(utf8):
+    there = beyond_ascii(utf8)
+    if not there.isdisjoint(map(chr, STYLED)):
         utf8 = _translate_runs(_FANCY, _fancy_runs(), STYLED, utf8)
-    if not _has_alike(utf8):
+    if there.isdisjoint(_LOOKALIKE):
         return utf8
-    genuine = _has_genuine(utf8)
+    genuine = not there.isdisjoint(_GENUINE)
     if genuine and not _has_mixed(utf8):
         return utf8
     if genuine:
@@ -259,7 +259,7 @@ def _is_even(piece: str) -> bool:
     """Tell whether every character becomes one by itself; may say no where each does."""
     if _UNEVEN.search(piece) or len(piece.casefold()) > len(piece):
         return False
-    return piece.isascii() or not UNSTEADY_RUN.search(replace_fixed_forms(piece.encode(*_UTF8)))
+    return piece.isascii() or not has_unsteady(replace_fixed_forms(piece.encode(*_UTF8)))
 
 
 def _map_offsets(raw: str, start: int, end: int) -> tuple[list[int], list[int]]:

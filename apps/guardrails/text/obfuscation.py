@@ -1,25 +1,82 @@
-"""Detection of obfuscated words (rot13, reversed, leetspeak, spaced letters) and how to undo it.
+"""Detection of obfuscated words (rot13, reversed, leetspeak, spaced letters) and of ciphers of letters (Caesar, Atbash,
+words written backwards, Morse), and how to undo both.
 
-The words are traces only: they say that a text is worth setting right.
+The words are traces only: they say that a text is worth setting right. A cipher is noticed by the words that it makes
+of a few long words; each is undone in one pass over the text.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import string
 from itertools import islice
 
 from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
-from apps.guardrails.text.ciphers import CIPHERS
-from apps.guardrails.text.word_disguises import CONFIRMATIONS, DISGUISES, find_disguised_words
+from apps.guardrails.text.word_disguises import CONFIRMATIONS, DISGUISES, WORDS, find_disguised_words
 
-# Words that nearly every order to a model contains, long enough to be no part of others.
-_TRACE_WORDS = """
-ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
-malware ransomware explosive explosives weapon system pretend uncensored refuse answer without anything everything
-developer override bypass unrestricted rules illegal ethics
-"""
-_WORDS = _TRACE_WORDS.split()
+# Words long enough that no shift of one of them is another word.
+_LONG_WORDS = """
+ignore disregard previous instructions restrictions guidelines password reveal system prompt pretend without anything
+everything developer respond unfiltered character your this with
+""".split()  # noqa: SIM905 - as words are written
+_LETTERS = string.ascii_lowercase
+_SHIFTS = {shift: str.maketrans(_LETTERS, _LETTERS[shift:] + _LETTERS[:shift]) for shift in range(1, 26)}
+_ATBASH = str.maketrans(_LETTERS, _LETTERS[::-1])
+_CODES = ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+_MORSE = dict(zip(_CODES.split(), _LETTERS, strict=True))
+
+
+def any_of(words: list[str]) -> str:
+    """Return the expression of one of some words."""
+    return r"\b(?:" + "|".join(words) + r")\b"
+
+
+# Ciphers, and expressions that notice them in normalized UTF-8. More words notice rot13 (`_TRACES`).
+CIPHERS = dict(
+    [
+        *(
+            (f"caesar{shift}", any_of([word.translate(table) for word in _LONG_WORDS]))
+            for shift, table in _SHIFTS.items()
+            if shift != 13
+        ),
+        ("atbash", any_of([word.translate(_ATBASH) for word in _LONG_WORDS])),
+        ("backwards", any_of([word[::-1] for word in _LONG_WORDS if word != "system"])),
+        (
+            "last_word_first",
+            # Pairs of words that rarely follow one another the other way round in an order to a model.
+            r"\b(?:(?:instructions?|rules|prompt|guidelines|restrictions|directives|orders)[.,!?:;]{0,2} "
+            r"(?:previous|prior|above|earlier|system|your|initial|hidden|all|no|any|safety)"
+            r"|(?:limits|filters?|ethics|morals|censorship|limitations)[.,!?:;]{0,2} "
+            r"(?:no|without|any|ethical|safety|your)"
+            r"|(?:everything|anything|all)[.,!?:;]{0,2} (?:forget|ignore|disregard)|anything do"
+            r"|mode (?:developer|god|dan)|(?:dan|gpt|bot|ai)[.,!?:;]{0,2} (?:an |a )?(?:are|as) (?:you|act)"
+            r"|now are you|be to pretend|me (?:tell|give)|(?:you're|you) (?:pretend|imagine))\b",
+        ),
+    ]
+)
+
+
+def decipher(cipher: str, normalized: str) -> str:
+    """Return a normalized text as it reads when a cipher is undone."""
+    if cipher == "atbash":
+        return normalized.translate(_ATBASH)
+    if cipher == "backwards":
+        return " ".join(word[::-1] for word in normalized.split(" "))
+    if cipher == "last_word_first":
+        return " ".join(reversed(normalized.split(" ")))
+    return normalized.translate(_SHIFTS[26 - int(cipher.removeprefix("caesar"))])
+
+
+def from_morse(signs: str) -> str:
+    """Return what dots and dashes spell: letters parted by a blank, words by a slash, a bar or wider blanks."""
+    plain = signs.translate(str.maketrans("\u00b7\u2022\u2212\u2013\u2014_", "..----"))
+    for wide in ("|", "\n", "   "):
+        plain = plain.replace(wide, " / ")
+    return "".join(" " if letter == "/" else _MORSE.get(letter, "") for letter in plain.split())
+
+
+_WORDS = WORDS["traces"].split()
 # Words of any English text: turned around or shifted, they are no words.
 _COMMON = ["the", "you", "your", "this", "that", "with"]
 _LOOKS = {"a": "4@", "e": "3", "i": "1!|", "o": "0", "s": "5$", "t": "7+", "l": "1|", "g": "9", "b": "8"}
@@ -38,13 +95,9 @@ def _leet(word: str) -> str:
     )
 
 
-def _any(words: list[str]) -> str:
-    return r"\b(?:" + "|".join(words) + r")\b"
-
-
 _TRACES = (
-    ("rot13", _any([codecs.encode(word, "rot13") for word in (*_WORDS, *_COMMON)])),
-    ("reversed", _any([word[::-1] for word in (*_WORDS, *_COMMON) if word not in ("system",)])),
+    ("rot13", any_of([codecs.encode(word, "rot13") for word in (*_WORDS, *_COMMON)])),
+    ("reversed", any_of([word[::-1] for word in (*_WORDS, *_COMMON) if word not in ("system",)])),
     ("leetspeak", r"(?:^|[^a-z0-9+/=])(?:" + "|".join(_leet(word) for word in _WORDS) + r")(?:[^a-z0-9+/=]|$)"),
     ("spaced", r"(?:^|[^a-z0-9])(?:[a-z][ ._*|/-]{1,3}){5,}[a-z](?:[^a-z0-9]|$)"),
     (
@@ -76,12 +129,7 @@ _CHARACTER_RUN = compile_re2(r"(?:[^ ._*|/-][ ._*|/-]{1,3}){5,}[^ ._*|/-]")
 _MAX_RUNS = 64
 _GAP = re.compile(r"[ ._*|/-]{2,3}")
 # Words that are recognized without word boundaries.
-_VOCABULARY = """
-ignore all any the your previous prior above instructions instruction rules rule guidelines system prompt reveal show
-print tell me disregard forget everything how to make a build bomb napalm malware you are now no without restrictions do
-not refuse and of is what an ai unfiltered act as pretend hidden secret
-"""
-_KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=True))})")
+_KNOWN = re.compile(f"({'|'.join(sorted(WORDS['spaced'].split(), key=len, reverse=True))})")
 
 
 def join_spaced_letters(raw: str) -> str:

@@ -1,7 +1,6 @@
 """Views of a scanned text: raw, bytes, normalized, ASCII-folded; offsets of each lead back to the raw text.
 
-Everything is linear and made once, when asked for;
-offsets are only computed for matches.
+Everything is linear and made once, when asked for; offsets are only computed for matches.
 """
 
 from __future__ import annotations

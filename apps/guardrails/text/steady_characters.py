@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from apps.guardrails.regex.re2_patterns import compile_re2, presence_test
-from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, class_of
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, beyond_ascii, class_of
 
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 # Ranges of steady characters: the most common letters, signs and pictures.
@@ -54,7 +54,16 @@ def is_quiet(character: str) -> bool:
 
 
 STEADY = [one for first, end in _WRITTEN for one in map(chr, range(first, end)) if is_steady(one)]
-_QUIET = [one for one in STEADY if is_quiet(one)]
+_STEADY, _is_east_asian = frozenset(STEADY), re.compile(f"[{_EAST_ASIAN}]").match
 # Unsteady characters, with the character before them: it may become one with that.
 UNSTEADY_RUN = compile_re2(f"(?s).?[^\\x00-\\x7f{_EAST_ASIAN}{class_of(STEADY)[1:-1]}]+")
-has_unquiet = presence_test(f"[^\\x00-\\x7f{_EAST_ASIAN}{class_of(_QUIET)[1:-1]}]")
+
+
+def has_unsteady(utf8: bytes) -> bool:
+    """Tell whether a text has a character that is not steady: `UNSTEADY_RUN` matches."""
+    return any(one not in _STEADY and not _is_east_asian(one) for one in beyond_ascii(utf8))
+
+
+def has_unquiet(utf8: bytes) -> bool:
+    """Tell whether a text has a character that is not steady, or that case and looks change."""
+    return any(not (one in _STEADY and is_quiet(one)) and not _is_east_asian(one) for one in beyond_ascii(utf8))

@@ -19,6 +19,13 @@ STYLED = str.maketrans(
     "iagiabcdefghijklmnopqrstuvwyz" + "abcdefghijklmnopqrstuvwxyz" * 2,
 )
 
+_ASCII = bytes(range(128))
+
+
+def beyond_ascii(utf8: bytes) -> set[str]:
+    """Return the different characters of a text that are not in ASCII; most texts have few, and many have none."""
+    return set(utf8.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+
 
 def class_of(characters: Iterable[str]) -> str:
     ranges: list[list[int]] = []

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern, presence_test
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
+from apps.guardrails.text.unicode_tables import beyond_ascii
 
 # Long enough that no other word of English is one slip of the finger away.
 _HEADS = """
@@ -42,27 +45,9 @@ _ACCENTED = {
 _ACCENTED_LETTERS = frozenset("".join(_ACCENTED.values()))
 
 
-# Shorter ones, of which only two letters that changed places are noticed: that makes no other word of them.
-_SWAPPED = """
-reveal forget system prompt override bypass pretend without anything everything developer translate response answer
-refuse secret hidden repeat rules limits content policy ethics filter filters safety uncensored character assistant
-limitations response responses respond restricted model openai language directives commands
-""".split()  # noqa: SIM905 - as words are written
-# Vocabulary for cutting a run of letters without spaces: words of orders to a model, and words between them.
-_VOCABULARY = """
-a about above access act admin after ai all always am an and anything any are as ask answer assistant at be been before
-below bot but by bypass can chat chatgpt code command commands content dan data delete detail details developer did
-directives disable discard disregard do does dont drop each else enable ethical ethics every everything exact explain
-file filter filters first follow for forget free from full gave get give given go guidelines has have hidden how i
-ignore if illegal imagine in include initial instead instruction instructions into is it its just keep key know language
-last leak let limit limitations limits list make may me message mode model moral my name never new no not nothing now of
-off old on only open or order orders other our out output override password play policies policy pretend previous print
-prior programming prompt question questions read refuse remember repeat reply respond response restriction restrictions
-reveal role rule rules safety said say secret secrets see send share show so start state step steps stop summarize
-system task tell text than that the their them then there these they things this those to told translate turn
-uncensored under unfiltered unrestricted until up upon use user users verbatim was we were what when where which who
-will with without word words would write you your yourself
-""".split()  # noqa: SIM905 - as words are written
+# Words of orders to a model, and words between them; those that are noticed with two letters in the wrong order.
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_SWAPPED: list[str] = WORDS["swapped"].split()
 _RUN_HEADS = (
     "ignore|disregard|forget|previous|instruction|restriction|guideline|pretend|reveal|prompt|unfiltered|uncensored"
     "|withoutany|youarenow"
@@ -154,7 +139,7 @@ def _has_words_in_run(normalized_utf8: bytes) -> bool:
 CONFIRMATIONS: dict[str, Callable[[bytes], bool]] = {"separated": _has_chain, "run_together": _has_words_in_run}
 # Words with accents, and words with signs inside. Expressions of all the ways in which one may have them would be a
 # hundred times as large.
-_has_accents = presence_test(f"[{''.join(sorted(_ACCENTED_LETTERS))}]|{_MARKS}")
+_ACCENTS = _ACCENTED_LETTERS.union(chr(code) for first, last in _MARK_RANGES for code in range(first, last + 1))
 _ALL_UTF8 = [word.encode() for word in _ALL]
 _SIGN_BYTES = bytes(code for code in range(128) if re.match(_SIGNS, chr(code)))
 
@@ -169,7 +154,7 @@ def find_disguised_words(normalized_utf8: bytes) -> Iterator[str]:
 
 def has_accented_word(normalized_utf8: bytes) -> bool:
     """Tell whether a head word has accents, on letters or as marks behind them."""
-    if normalized_utf8.isascii() or not _has_accents(normalized_utf8):
+    if _ACCENTS.isdisjoint(beyond_ascii(normalized_utf8)):
         return False
     written = normalized_utf8.decode("utf-8", "surrogatepass")
     plain = unicodedata.normalize("NFD", written).encode("ascii", "ignore").decode()
@@ -211,7 +196,7 @@ _MISSPELLED = compile_re2(
 )
 _MEANT = {form.encode(): word.encode() for word in _SWAPPED for form in _swapped(word)}
 _RUN = compile_re2(r"[a-z']{18,}")
-_IN_RUN = compile_re2("|".join(sorted(_VOCABULARY, key=len, reverse=True)))
+_IN_RUN = compile_re2("|".join(sorted(WORDS["vocabulary"].split(), key=len, reverse=True)))
 _BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
 _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _ENDS_OF_WORDS = _LATIN | frozenset(b"',.:;!?")

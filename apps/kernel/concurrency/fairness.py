@@ -75,6 +75,10 @@ class FairQueue(Generic[T]):
             del self._by_client[client]
         return item
 
+    def peek(self) -> T:
+        """Return the next item, which stays. Raises StopIteration if the queue is empty."""
+        return next(iter(self._by_client.values()))[0]
+
     def count_ahead_of(self, client: Hashable) -> int:
         """Return the position at which a new item of the client would be taken, itself included."""
         return min(self._length, (len(self._by_client.get(client, ())) + 1) * len(self._by_client))

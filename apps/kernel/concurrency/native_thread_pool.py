@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
-from typing import Any, Final, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
 import gevent
 from gevent.lock import BoundedSemaphore
-from gevent.monkey import get_original
+from gevent.monkey import get_original, is_module_patched
 from gevent.threadpool import ThreadPool
 
 from apps.kernel.errors import Overloaded
@@ -81,6 +81,35 @@ class NativeThreadPool:
             del value, outcome
 
 
+def beside_requests(work: Callable[[], T]) -> T:
+    """Return the result of work that is rare and takes long; it runs on a thread, one at a time, while requests go on.
+
+    In a process without an event loop it runs here. The work must not wait for anything, nor use objects of the event
+    loop. Raises its exceptions.
+    """
+    return _ONE_AT_A_TIME.run(work) if is_module_patched("socket") else work()
+
+
+class ComputedOnce(Generic[T]):
+    """A value of the process that is computed when it is first asked for, `beside_requests`.
+
+    If the work fails, the next caller tries again.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._computing = BoundedSemaphore()
+        self._found: list[T] = []
+
+    def get(self) -> T:
+        """Return the value. Raises the exceptions of the work."""
+        if not self._found:
+            with self._computing:
+                if not self._found:
+                    self._found.append(beside_requests(self._work))
+        return self._found[0]
+
+
 def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:
     """Return whether the work succeeded, and its result or exception: an exception that leaves a thread is printed."""
     _on_pool_thread.set(True)
@@ -111,6 +140,7 @@ Arguments = TypeVarTuple("Arguments")
 LARGE: Final = 256 * 1024
 # Few: they share the processor, and each delays the event loop.
 _THREADS: Final = NativeThreadPool(2)
+_ONE_AT_A_TIME: Final = NativeThreadPool(1)
 # Seconds that work may wait for a thread.
 PATIENCE: Final = 10.0
 

@@ -1,6 +1,7 @@
 """Admin base classes and form fields: which rows operators may change, and which are read-only.
 
-Each class stands for a kind of table, by who writes its rows.
+Each class stands for a kind of table, by who writes its rows. Long lists may be read from a replica, and so be seconds
+old; the page of a single row is read from the primary.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -19,7 +21,8 @@ from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Field, JSONField, Model, QuerySet, URLField
 from django.db.models.constants import LOOKUP_SEP
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
 from django.utils.text import Truncator
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
@@ -27,6 +30,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWid
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.pages.number_formats import mark_numbers
+from apps.kernel.postgres import replica
 
 # Names of fields whose values are not written down, and the characters of a value that are.
 _SECRET = re.compile(r"password|secret|token|credential|digest", re.IGNORECASE)
@@ -301,3 +305,32 @@ class LongTableAdmin(RecordAdmin):
             if found.exists():
                 return found
         return queryset.none()
+
+
+# Attribute of the request: the connection for its list.
+_USING = "_list_read_using"
+
+
+class ReplicaListAdmin(LongTableAdmin):
+    """Rows whose list is read from a replica."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows from the list's connection."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.using(getattr(request, _USING, replica.PRIMARY))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list; from the primary if a replica fails while it is read."""
+        try:
+            return replica.read(partial(self._show, request, extra_context))
+        finally:
+            setattr(request, _USING, replica.PRIMARY)
+
+    def render_list(self, request: HttpRequest, extra_context: dict[str, Any] | None, using: str) -> HttpResponse:
+        """Return the rendered list; its rows are read during rendering."""
+        response = super().changelist_view(request, extra_context)
+        return response.render() if isinstance(response, TemplateResponse) else response
+
+    def _show(self, request: HttpRequest, extra_context: dict[str, Any] | None, using: str) -> HttpResponse:
+        setattr(request, _USING, using)
+        return self.render_list(request, extra_context, using)

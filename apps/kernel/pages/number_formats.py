@@ -1,4 +1,7 @@
-"""Number formats of pages: counts, amounts, shares and times as people read them, and marked numbers in texts."""
+"""Number formats of pages: counts, amounts, shares and times as people read them, and marked numbers in texts.
+
+Templates mark the numbers of a text with the filter `numbers` (`{% load numbers %}`).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import re
 from datetime import datetime
 from decimal import Decimal
 
+from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language_bidi
 
 NOTHING = "\N{EN DASH}"
 
@@ -69,9 +74,9 @@ def milliseconds(number: float | None) -> str:
     if number is None:
         return NOTHING
     if number < 1_000:
-        return f"{number:.0f} ms"
+        return _isolated(f"{number:.0f} ms")
     if number < 60_000:
-        return f"{number / 1000:.2f} s"
+        return _isolated(f"{number / 1000:.2f} s")
     return seconds(number / 1000)
 
 
@@ -87,7 +92,12 @@ def seconds(number: float) -> str:
             break
         if len(parts) == 2:
             break
-    return " ".join(parts)
+    return _isolated(" ".join(parts))
+
+
+def _isolated(text: str) -> str:
+    """Return a number with its unit so that a text from right to left does not turn them around."""
+    return f"\N{LEFT-TO-RIGHT ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}" if get_language_bidi() else text
 
 
 def moment(when: datetime) -> str:
@@ -116,3 +126,12 @@ def mark_numbers(text: str) -> SafeString:
 def _mark(number: str) -> SafeString:
     unit = "USD" if "$" in number else "percent" if number.endswith("%") else ""
     return format_html('<data value="{}" data-number="{}">{}</data>', re.sub("[$,%]", "", number), unit, number)
+
+
+register = template.Library()
+
+
+@register.filter
+def numbers(text: object) -> SafeString:
+    """Mark the English numbers of a text, for the page's script to write them in the reader's locale."""
+    return mark_numbers(str(text))

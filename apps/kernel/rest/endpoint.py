@@ -1,11 +1,16 @@
-"""Base class of management endpoints: JSON in, JSON out."""
+"""Base class of management endpoints, JSON in, JSON out; and the OpenAPI description of an endpoint.
+
+A description is declared at its method, for the document at `/openapi.json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import IO, Any, TypeVar
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema, inline_serializer
+from rest_framework import serializers
 from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -97,3 +102,56 @@ def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any], about: Map
     finally:
         # A reference cycle between the serializer and its fields.
         vars(serializer).pop("fields", None)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+Field = serializers.Field[Any, Any, Any, Any]
+# Key of an operation's refusals until the document is assembled.
+REFUSES = "x-refuses"
+
+
+def described(
+    answer: Mapping[str, Field] | str,
+    *,
+    body: type[serializers.Serializer[Any]] | None = None,
+    query: type[serializers.Serializer[Any]] | None = None,
+    refuses: tuple[int, ...] = (),
+    status: int = 200,
+) -> Callable[[Method], Method]:
+    """Declare a method's answer (fields, or the name of a hand-written schema), its input, and its own refusals.
+
+    Refusals that follow from these (400 for a body, 401, 413, 415, 500, ...) are added automatically.
+    """
+
+    def describe(method: Method) -> Method:
+        view, verb = method.__qualname__.split(".")
+        # In the API: a view whose name would clash with another class has this ending.
+        owner = view.removesuffix("Endpoint")
+        name = f"{owner}{verb.title()}Answer"
+        shape: Any = {"$ref": f"#/components/schemas/{answer}"}
+        if not isinstance(answer, str):
+            shape = inline_serializer(name=name, fields=dict(answer))
+        statement = extend_schema(
+            operation_id=f"{verb}{owner}",
+            request=body,
+            parameters=[query] if query else None,
+            responses={status: shape},
+            extensions={REFUSES: list(refuses)},
+        )
+        described_method: Method = statement(method)
+        return described_method
+
+    return describe
+
+
+def message_field() -> Field:
+    """Return the field of a message for people."""
+    return serializers.CharField()
+
+
+class PaginationShape(serializers.Serializer[Any]):
+    """The end of a page: pass `nextCursor` as `cursor` for the next page; null on the last page."""
+
+    nextCursor = serializers.CharField(allow_null=True)  # noqa: N815 - the name on the wire
+    hasMore = serializers.BooleanField()  # noqa: N815 - the name on the wire
+    limit = serializers.IntegerField(min_value=1, max_value=100)

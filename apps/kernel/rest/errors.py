@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import structlog
+from django.conf import settings
 from django.core.exceptions import (
     BadRequest,
     DisallowedHost,
@@ -29,12 +30,14 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import render_to_string
+from django.utils.translation import gettext, gettext_noop, override
 from prometheus_client import Counter
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
+from apps.kernel.pages.languages import page_language, translated
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
 from apps.kernel.rest.routes import family_of_client, route_table
 from apps.kernel.zero_series import begin_at_zero
@@ -98,20 +101,26 @@ def reword(sentence: str) -> str:
 
 # Title and advice.
 _WORDS: Final[dict[int, tuple[str, str]]] = {
-    400: ("That did not work", "Go back, reload the page and try again."),
-    401: ("Sign in first", "Your session has ended, or you are not signed in."),
-    403: ("You have no access", "Ask an owner of the organization for access, or sign in with another account."),
-    404: ("Page not found", "The link may be old, or its target was deleted."),
-    405: ("That did not work", "Go back, reload the page and try again."),
-    413: ("Too large", "Send less at once."),
-    429: ("Too many attempts", "Wait a little, then try again."),
-    503: ("Back in a moment", "The service is busy or under maintenance. Reload the page shortly."),
+    400: (gettext_noop("That did not work"), gettext_noop("Go back, reload the page and try again.")),
+    401: (gettext_noop("Sign in first"), gettext_noop("Your session has ended, or you are not signed in.")),
+    403: (
+        gettext_noop("You have no access"),
+        gettext_noop("Ask an owner of the organization for access, or sign in with another account."),
+    ),
+    404: (gettext_noop("Page not found"), gettext_noop("The link may be old, or its target was deleted.")),
+    405: (gettext_noop("That did not work"), gettext_noop("Go back, reload the page and try again.")),
+    413: (gettext_noop("Too large"), gettext_noop("Send less at once.")),
+    429: (gettext_noop("Too many attempts"), gettext_noop("Wait a little, then try again.")),
+    503: (
+        gettext_noop("Back in a moment"),
+        gettext_noop("The service is busy or under maintenance. Reload the page shortly."),
+    ),
 }
 # The same for error codes.
 _WORDS_BY_CODE: Final[dict[str, tuple[str, str]]] = {
     "form_expired": (
-        "This page is out of date",
-        "Nothing was changed. Go back and send the form again; if it is refused again, reload it first.",
+        gettext_noop("This page is out of date"),
+        gettext_noop("Nothing was changed. Go back and send the form again; if it is refused again, reload it first."),
     ),
 }
 # The same in the admin.
@@ -123,7 +132,10 @@ _WORDS_IN_ADMIN: Final[dict[int, tuple[str, str]]] = {
     ),
     500: ("Something went wrong", "The log of this process has the traceback. Nothing of the form was saved."),
 }
-_OTHER: Final = ("Something went wrong", "The error was logged. Try again; if it persists, contact the operator.")
+_OTHER: Final = (
+    gettext_noop("Something went wrong"),
+    gettext_noop("The error was logged. Try again; if it persists, contact the operator."),
+)
 # The page needs only its styles.
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -135,9 +147,16 @@ def show_error(request: HttpRequest, error: ApiError) -> HttpResponse:
     in_admin = request.path.startswith(_ADMIN)
     words = _WORDS_BY_CODE.get(error.code) or (_WORDS_IN_ADMIN.get(error.status) if in_admin else None)
     title, advice = words or _WORDS.get(error.status, _OTHER)
-    context = {"title": title, "advice": advice, "message": error.message, "status": error.status, "admin": in_admin}
-    # Without context processors: the page must work while a store is down.
-    page = HttpResponse(render_to_string("error.html", context), status=error.status)
+    with override(settings.LANGUAGE_CODE) if in_admin else page_language(request):
+        context = {
+            "title": gettext(title),
+            "advice": gettext(advice),
+            "message": translated(error.message),
+            "status": error.status,
+            "admin": in_admin,
+        }
+        # Without context processors: the page must work while a store is down.
+        page = HttpResponse(render_to_string("error.html", context), status=error.status)
     page["Content-Security-Policy"] = _POLICY
     return page
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from django.utils import timezone
 from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
 
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.rest.pages import read_cursor
@@ -203,6 +206,24 @@ class DecimalTextField(serializers.Field[Decimal, Any, str, Any]):
     def to_representation(self, value: Decimal) -> str:
         """Return the shortest exact text."""
         return plain(value)
+
+
+class ExactNumberField(serializers.FloatField):
+    """USD as a JSON number with all of its digits and no exponent, where `ExactJSONRenderer` writes it."""
+
+    def to_representation(self, value: Any) -> Any:
+        """Return the number."""
+        return msgspec.Raw(plain(value).encode())
+
+
+class ExactJSONRenderer(JSONRenderer):
+    """JSON in which amounts are numbers that never were floats."""
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Return the data as JSON; empty for none."""
+        return b"" if data is None else msgspec.json.encode(data, enc_hook=str)
 
 
 class DateTimeField(serializers.Field[datetime, str, str, Any]):

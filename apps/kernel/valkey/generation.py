@@ -16,9 +16,17 @@ from django.db import transaction
 from redis.exceptions import RedisError
 
 from apps.kernel.ids import random_number
-from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.redis import (
+    SHARD_COUNT,
+    SHARDS,
+    LuaScript,
+    client,
+    money_key,
+    money_keys,
+    money_pattern,
+    shard_of,
+)
 from apps.kernel.valkey.shards import ask_those_there
-from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, money_keys, money_pattern, shard_of
 
 log = structlog.get_logger(__name__)
 

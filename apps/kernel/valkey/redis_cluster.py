@@ -1,6 +1,6 @@
 """Client of a Valkey Cluster: addresses by URL, one client per process and purpose, uniform errors, and a multiplexer.
 
-`store_keys` decides which keys belong together. The multiplexer shares a connection to each primary; a script is sent
+`redis` decides which keys belong together. The multiplexer shares a connection to each primary; a script is sent
 to the owner of its first key. It follows moved slots, and refreshes the slot map when a primary is lost. As with one
 server, only repeatable commands may be sent.
 """

@@ -13,9 +13,8 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from apps.kernel.store_urls import is_cluster_url
-from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.redis import SHARD_COUNT, SHARDS, LuaScript, client, money_key, tagged_key
 from apps.kernel.valkey.redis_cluster import Cluster
-from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, tagged_key
 
 Answer = TypeVar("Answer")
 

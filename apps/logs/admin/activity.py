@@ -10,9 +10,9 @@ from django.http import HttpRequest
 
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.admin import ReplicaListAdmin
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey
-from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.models import (
     ActivityDay,
     ActivityDelta,

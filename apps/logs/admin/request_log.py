@@ -26,9 +26,9 @@ from django.views.decorators.http import require_POST
 
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.admin import ReplicaListAdmin
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
-from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.models import RequestLog, TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.request_page import SCORE_COLUMNS, Link, Reader, keeps_content, page_of, row_of
 from apps.organizations.journal import audit

@@ -20,8 +20,7 @@ from apps.kernel.valkey.cache_store import CacheShare
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import Id, RpcError
-from apps.mcp.protocol.sessions import Session
-from apps.mcp.protocol.stream_log import Position, is_running, read_page
+from apps.mcp.protocol.sessions import Position, Session, is_running, read_page
 
 log = structlog.get_logger(__name__)
 

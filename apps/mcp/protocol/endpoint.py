@@ -1,8 +1,10 @@
 """MCP endpoint: POST, GET and DELETE of one address, in both eras of the protocol.
 
-It checks caller and origin, finds the tools, and passes the message to its era: to `in_session`, or to the functions
-here, where each request (from 2026-07-28 on) describes itself in its headers and in `_meta`. The headers must agree
-with the body, because a proxy in front of the gateway may rely on them. Such a call ends when its client leaves.
+It checks caller and origin, finds the tools, and passes the message to its era. With sessions (2025-06-18 and
+2025-11-25), a client that disconnects has cancelled nothing: the call continues, and its stream can be resumed until a
+few minutes after its end. From 2026-07-28 on, each request describes itself in its headers and in `_meta`. The headers
+must agree with the body, because a proxy in front of the gateway may rely on them. Such a call ends when its client
+leaves.
 """
 
 from __future__ import annotations
@@ -16,16 +18,129 @@ from urllib.parse import urlsplit
 import structlog
 from django.conf import settings
 from django.db import DatabaseError
+from redis.exceptions import RedisError
 
-from apps.gateway.access.refusal_count import count_refusal
+from apps.gateway.access.policy import count_refusal
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.kernel.errors import ApiError, Forbidden, InternalError, Overloaded
-from apps.mcp.protocol import in_session, jsonrpc, revisions
-from apps.mcp.protocol.answers import EVENTS, JSON, failed, streamed_answer, whole, whole_answer, without_body
-from apps.mcp.protocol.calls import Call
-from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcReply, RpcRequest
-from apps.mcp.protocol.toolbox import CAPABILITIES, Caller, Toolbox, list_tools, no_method, server_info
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.mcp.protocol import jsonrpc, sessions
+from apps.mcp.protocol.answers import (
+    EVENTS,
+    JSON,
+    failed,
+    resumed_answer,
+    streamed_answer,
+    whole,
+    whole_answer,
+    without_body,
+)
+from apps.mcp.protocol.calls import CAPABILITIES, Call, Caller, Toolbox, cancel_here, list_tools, no_method, server_info
+from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcNotification, RpcReply, RpcRequest
+from apps.mcp.protocol.sessions import Session, end_session, find_session, open_session
+
+SESSION_HEADER: Final = "mcp-session-id"
+
+
+def answer_in_session(
+    request: ClientRequest, caller: Caller, toolbox: Toolbox, message: Message, *, streams: bool
+) -> ClientResponse:
+    """Answer a message. Raises RpcError, ApiError."""
+    if isinstance(message, RpcRequest) and message.method == "initialize":
+        return _initialize(caller, toolbox, message)
+    session = _access_session(request, caller, toolbox)
+    if not isinstance(message, RpcRequest):
+        if isinstance(message, RpcNotification) and message.method == "notifications/cancelled":
+            _cancel(session, message)
+        return without_body(202)
+    match message.method:
+        case "ping":
+            return whole(jsonrpc.write_result(message.id, {}))
+        case "tools/list":
+            return whole(jsonrpc.write_result(message.id, list_tools(toolbox, caller, message)))
+        case "tools/call":
+            kept = sessions.StreamLog(session, _share_of(caller), message.id) if streams else None
+            call = Call(toolbox, caller, message, {}, kept)
+            call.start()
+            watch = request.watch_disconnect()
+            if not streams:
+                return whole_answer(call, watch)
+            return streamed_answer(call, watch, is_primed=jsonrpc.is_primed(session.revision))
+    raise no_method(message, status=200)
+
+
+def resume(request: ClientRequest, caller: Caller, toolbox: Toolbox, event_id: str) -> ClientResponse:
+    """Return the rest of a stream. Raises RpcError, ApiError."""
+    session = _access_session(request, caller, toolbox)
+    position = sessions.read_position(event_id)
+    try:
+        request_id = None if position is None else sessions.find_request(session, _share_of(caller), position)
+    except RedisError as error:
+        raise Overloaded("Streams cannot be read right now; try again shortly") from error
+    if position is None or request_id is None:
+        words = f"Last-Event-ID is from another session, or from a stream that ended more than {sessions.LASTS} s ago"
+        raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
+    return resumed_answer(session, _share_of(caller), request_id, position)
+
+
+def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientResponse:
+    """End a session and all of its calls. Raises RpcError, ApiError."""
+    session = _access_session(request, caller, toolbox)
+    end_session(session)
+    # Other workers notice that the session is over.
+    cancel_here(session.digest)
+    return without_body(200)
+
+
+def _initialize(caller: Caller, toolbox: Toolbox, message: RpcRequest) -> ClientResponse:
+    asked = message.params.get("protocolVersion")
+    if not isinstance(asked, str):
+        raise RpcError(jsonrpc.INVALID_PARAMS, "protocolVersion: Required, a string", status=400)
+    revision = jsonrpc.negotiated(asked)
+    session_id = open_session(caller.binding, toolbox.name, revision)
+    result: dict[str, Any] = {
+        "protocolVersion": revision,
+        "capabilities": CAPABILITIES,
+        "serverInfo": server_info(),
+    }
+    if toolbox.instructions:
+        result["instructions"] = toolbox.instructions
+    return whole(jsonrpc.write_result(message.id, result), headers=[("Mcp-Session-Id", session_id)])
+
+
+def _share_of(caller: Caller) -> CacheShare:
+    return CacheShare.of(caller.policy.organization_id, caller.policy.plan)
+
+
+def _access_session(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> Session:
+    """Return the session of a request. Raises RpcError: 400 without one, 404 for another caller's."""
+    session_id = request.header(SESSION_HEADER)
+    if session_id is None:
+        words = "Mcp-Session-Id: Required; initialize opens a session; requests of 2026-07-28 need none"
+        raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
+    session = find_session(session_id, caller.binding, toolbox.name)
+    if session is None:
+        raise RpcError(jsonrpc.INVALID_REQUEST, "There is no such session; initialize opens one", status=404)
+    stated = request.header(jsonrpc.HEADER)
+    if stated is not None and stated != session.revision:
+        words = f"MCP-Protocol-Version must be {session.revision}, which this session was opened with"
+        raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
+    return session
+
+
+def _cancel(session: Session, message: RpcNotification) -> None:
+    """Cancel a call in any worker; a call that already ended is ignored."""
+    request_id = message.params.get("requestId")
+    if not jsonrpc.is_id(request_id):
+        return
+    assert request_id is not None  # noqa: S101 - it is an id
+    cancel_here(session.digest, request_id)
+    try:
+        sessions.ask_to_cancel(session, request_id)
+    except RedisError as error:
+        raise Overloaded("The call may go on at another worker; try again shortly") from error
+
 
 log = structlog.get_logger(__name__)
 
@@ -60,8 +175,8 @@ class McpEndpoint:
             except RpcError as error:
                 return failed(jsonrpc.id_of(body), error)
             params = {} if isinstance(message, jsonrpc.RpcReply) else message.params
-            is_stateless = revisions.is_stateless(request.header(revisions.HEADER), params)
-            answer_message = _answer_stateless if is_stateless else in_session.answer
+            is_stateless = jsonrpc.is_stateless(request.header(jsonrpc.HEADER), params)
+            answer_message = _answer_stateless if is_stateless else answer_in_session
             try:
                 return answer_message(request, caller, toolbox, message, streams=streams)
             except RpcError as error:
@@ -76,11 +191,11 @@ class McpEndpoint:
 
         def answer(caller: Caller) -> ClientResponse:
             event_id = request.header("last-event-id")
-            if event_id is None or revisions.is_stateless(request.header(revisions.HEADER), {}):
+            if event_id is None or jsonrpc.is_stateless(request.header(jsonrpc.HEADER), {}):
                 return _not_served("POST, DELETE")
             if not (_accepts(request, EVENTS) or _accepts_all(request)):
                 raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must include {EVENTS}", status=406)
-            return in_session.resume(request, caller, self._find_toolbox(request, caller), event_id)
+            return resume(request, caller, self._find_toolbox(request, caller), event_id)
 
         return self._answered(request, answer)
 
@@ -88,9 +203,9 @@ class McpEndpoint:
         """End a session."""
 
         def answer(caller: Caller) -> ClientResponse:
-            if revisions.is_stateless(request.header(revisions.HEADER), {}):
+            if jsonrpc.is_stateless(request.header(jsonrpc.HEADER), {}):
                 return _not_served("POST")
-            return in_session.end(request, caller, self._find_toolbox(request, caller))
+            return end(request, caller, self._find_toolbox(request, caller))
 
         return self._answered(request, answer)
 
@@ -190,12 +305,12 @@ def _answer_stateless(
         raise RpcError(jsonrpc.INVALID_REQUEST, "Clients may send only requests and notifications", status=400)
     if not isinstance(message, RpcRequest):
         # This transport has no cancellation message: clients disconnect to end a call.
-        _check_version(request.header(revisions.HEADER))
+        _check_version(request.header(jsonrpc.HEADER))
         return without_body(202)
     _check_envelope(request, message)
     match message.method:
         case "server/discover":
-            found = {"supportedVersions": revisions.SERVED, "capabilities": CAPABILITIES}
+            found = {"supportedVersions": jsonrpc.SERVED, "capabilities": CAPABILITIES}
             if toolbox.instructions:
                 found["instructions"] = toolbox.instructions
             return _whole(message, {**found, "ttlMs": _DISCOVERY_LASTS, "cacheScope": "private"})
@@ -219,22 +334,22 @@ def _whole(request: RpcRequest, result: dict[str, Any]) -> ClientResponse:
 
 def _beside() -> dict[str, Any]:
     """Return the fields that every result has."""
-    return {"resultType": "complete", "_meta": {revisions.META_SERVER: server_info()}}
+    return {"resultType": "complete", "_meta": {jsonrpc.META_SERVER: server_info()}}
 
 
 def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
     """Check the required fields of `_meta`, and the headers against the body. Raises RpcError (400)."""
     meta = message.meta
-    for key in (revisions.META_VERSION, revisions.META_CAPABILITIES):
+    for key in (jsonrpc.META_VERSION, jsonrpc.META_CAPABILITIES):
         if key not in meta:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta lacks {key}", status=400)
-    version = meta[revisions.META_VERSION]
+    version = meta[jsonrpc.META_VERSION]
     if not isinstance(version, str):
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta: {revisions.META_VERSION} must be a string", status=400)
-    if not isinstance(meta[revisions.META_CAPABILITIES], dict):
-        words = f"params._meta: {revisions.META_CAPABILITIES} must be an object"
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta: {jsonrpc.META_VERSION} must be a string", status=400)
+    if not isinstance(meta[jsonrpc.META_CAPABILITIES], dict):
+        words = f"params._meta: {jsonrpc.META_CAPABILITIES} must be an object"
         raise RpcError(jsonrpc.INVALID_PARAMS, words, status=400)
-    if _stated(request, revisions.HEADER) != version:
+    if _stated(request, jsonrpc.HEADER) != version:
         raise _mismatch("MCP-Protocol-Version differs from the version in params._meta")
     if _stated(request, "mcp-method") != message.method:
         raise _mismatch("Mcp-Method differs from the method in the body")
@@ -245,9 +360,9 @@ def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
 
 
 def _check_version(version: str | None) -> None:
-    if version not in revisions.STATELESS:
+    if version not in jsonrpc.STATELESS:
         # Shortened, because it is the client's value and is sent back.
-        data = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MAX_ID]}
+        data = {"supported": jsonrpc.SERVED, "requested": (version or "")[: jsonrpc.MAX_ID]}
         raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=data)
 
 

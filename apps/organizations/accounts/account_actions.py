@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from apps.kernel.pages.languages import active_language
 from apps.organizations.credentials import passwords
 from apps.organizations.credentials.credential_changes import password_changed
 from apps.organizations.credentials.email_tokens import find_email_change
@@ -19,6 +20,19 @@ def rename(*, user: User, name: str) -> None:
     """Rename a user."""
     user.name = name
     user.save(update_fields=["name", "updated_at"])
+
+
+def choose_language(*, user: User, language: str) -> None:
+    """Choose the language of a user's pages and e-mails; an empty one is the browser's."""
+    user.language = language
+    user.save(update_fields=["language", "updated_at"])
+
+
+def note_language(user: User) -> None:
+    """Note the language in which a user reads pages, for their e-mails; writes when it changes."""
+    if user.page_language != active_language():
+        user.page_language = active_language()
+        User.objects.filter(pk=user.pk).update(page_language=user.page_language)
 
 
 def change_password(*, user: User, password: str) -> None:

@@ -6,6 +6,7 @@ between sending and updating the row, the e-mail is sent twice; none is lost. To
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from smtplib import SMTPException
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -15,7 +16,9 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db.models import Model, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_noop
 
+from apps.kernel.pages.languages import email_language
 from apps.organizations.credentials.email_tokens import (
     email_change_token,
     reset_token,
@@ -31,7 +34,7 @@ _AT_ONCE = 200
 _tried_last: dict[str, UUID] = {}
 Row = TypeVar("Row", bound=Model)
 _CONSOLE = "django.core.mail.backends.console.EmailBackend"
-_VERIFY = """Hello,
+_VERIFY = gettext_noop("""Hello,
 
 please confirm your e-mail address for Model gateway ({place}):
 
@@ -41,8 +44,8 @@ The link works for 24 hours.
 
 If you did not sign up, do not open the link. To take over the account with your address, reset its password at
 {place}/app/forgot-password, which also removes everything that was added to it.
-"""
-_SIGN_UP_TRIED = """Hello,
+""")
+_SIGN_UP_TRIED = gettext_noop("""Hello,
 
 someone tried to sign up at Model gateway ({place}) with your e-mail address, which already has an account. No new
 account was created, and your account has not changed.
@@ -56,8 +59,8 @@ or reset your password. The link works for one hour:
     {place}/reset-password?token={token}
 
 If it was not you, ignore this e-mail.
-"""
-_RESET = """Hello,
+""")
+_RESET = gettext_noop("""Hello,
 
 reset your Model gateway password here:
 
@@ -66,8 +69,8 @@ reset your Model gateway password here:
 The link works for one hour.
 
 Ignore this e-mail if you did not ask for it; your password stays the same.
-"""
-_CHANGE = """Hello,
+""")
+_CHANGE = gettext_noop("""Hello,
 
 please confirm that this is the new e-mail address of your Model gateway account at {place}:
 
@@ -76,24 +79,38 @@ please confirm that this is the new e-mail address of your Model gateway account
 The link works for 24 hours.
 
 Ignore this e-mail if you did not ask for it.
-"""
-_CHANGE_ASKED = """Hello,
+""")
+_CHANGE_ASKED = gettext_noop("""Hello,
 
 the e-mail address of your Model gateway account at {place} will change to {wanted} once that address is confirmed.
 
 If you did not ask for this, reset your password now at {place}/app/forgot-password: another person knows it.
-"""
-_INVITED = """Hello,
+""")
+_INVITED = gettext_noop("""Hello,
 
-{inviter} invited you to {what} Model gateway ({place}). Create your account here:
+{inviter} invited you to sign up at Model gateway ({place}). Create your account here:
 
     {link}
 
 The link works for 7 days.
-{member}
+
 Ignore this e-mail if you did not expect it.
-"""
-_OPERATOR = """Hello,
+""")
+_INVITED_TO_JOIN = gettext_noop("""Hello,
+
+{inviter} invited you to join the organization “{name}” on Model gateway ({place}). Create your account here:
+
+    {link}
+
+The link works for 7 days.
+
+If you already have an account, accept the invitation here:
+
+    {place}/app/invitations/{organization}/{identifier}
+
+Ignore this e-mail if you did not expect it.
+""")
+_OPERATOR = gettext_noop("""Hello,
 
 {inviter} invited you to operate Model gateway ({place}), in the group “{group}”. Create your account here:
 
@@ -107,12 +124,7 @@ The links work for 7 days, once. Operators sign in at {place}/admin/, with a pas
 password.
 
 Ignore this e-mail if you did not expect it.
-"""
-_MEMBER = """
-If you already have an account, accept the invitation here:
-
-    {place}/app/invitations/{organization}/{identifier}
-"""
+""")
 
 
 def delivery() -> Literal["sent", "logged", "kept"]:
@@ -129,17 +141,19 @@ def send_pending_emails() -> int:
         return 0
     sent = 0
     for user in next_rows("verification", User.objects.exclude(verification_wanted_at=None)):
-        if user.email_verified_at is not None or _send("Confirm your e-mail address", _verification(user), user.email):
+        if user.email_verified_at is not None or _tell(
+            user, gettext_noop("Confirm your e-mail address"), _VERIFY, verification_token
+        ):
             wanted = user.verification_wanted_at
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
     for user in next_rows("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
-        if not user.is_active or _send("You already have an account", _sign_up_tried(user), user.email):
+        if not user.is_active or _tell(user, gettext_noop("You already have an account"), _SIGN_UP_TRIED, reset_token):
             tried = user.sign_up_tried_at
             User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
             sent += 1
     for user in next_rows("password reset", User.objects.exclude(password_reset_wanted_at=None)):
-        if not user.is_active or _send("Reset your Model gateway password", _reset(user), user.email):
+        if not user.is_active or _tell(user, gettext_noop("Reset your Model gateway password"), _RESET, reset_token):
             asked = user.password_reset_wanted_at
             User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
             sent += 1
@@ -151,7 +165,9 @@ def send_pending_emails() -> int:
     for invitation in next_rows(
         "invitation", waiting().filter(sent_at=None).select_related("organization", "invited_by")
     ):
-        if _send(*_invitation(invitation), invitation.email):
+        with email_language(*_languages_of(invitation)):
+            subject, text = _invitation(invitation)
+        if _send(subject, text, invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
             sent += 1
     return sent
@@ -170,27 +186,31 @@ def next_rows(kind: str, rows: QuerySet[Row]) -> list[Row]:
     return found
 
 
-def _verification(user: User) -> str:
-    return _VERIFY.format(place=settings.PUBLIC_URL, token=verification_token(user))
-
-
-def _sign_up_tried(user: User) -> str:
-    return _SIGN_UP_TRIED.format(place=settings.PUBLIC_URL, token=reset_token(user))
-
-
-def _reset(user: User) -> str:
-    return _RESET.format(place=settings.PUBLIC_URL, token=reset_token(user))
+def _tell(user: User, subject: str, text: str, token_of: Callable[[User], str]) -> bool:
+    """Send a user an e-mail with a link, in their language; return success."""
+    with email_language(*user.email_languages):
+        subject, text = gettext(subject), gettext(text)
+    return _send(subject, text.format(place=settings.PUBLIC_URL, token=token_of(user)), user.email)
 
 
 def _send_email_change(user: User) -> bool:
     """Send a link to the new address, unless it has an account, and a notice to the old one; return success of both."""
-    text = _CHANGE.format(place=settings.PUBLIC_URL, token=email_change_token(user))
     if not user.wanted_email or User.objects.filter(email=user.wanted_email).exists():
         return True
-    notice = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
-    return _send("Your e-mail address will change", notice, user.email) and _send(
-        "Confirm your new e-mail address", text, user.wanted_email
-    )
+    place = settings.PUBLIC_URL
+    with email_language(*user.email_languages):
+        notice = gettext(_CHANGE_ASKED).format(place=place, wanted=user.wanted_email)
+        text = gettext(_CHANGE).format(place=place, token=email_change_token(user))
+        return _send(gettext("Your e-mail address will change"), notice, user.email) and _send(
+            gettext("Confirm your new e-mail address"), text, user.wanted_email
+        )
+
+
+def _languages_of(invitation: Invitation) -> tuple[str, ...]:
+    """Return the languages of the invited account, else of the person who invites."""
+    known = User.objects.filter(email=invitation.email).first()
+    people = [one for one in (known, invitation.invited_by) if one is not None]
+    return tuple(code for one in people for code in one.email_languages)
 
 
 def _invitation(invitation: Invitation) -> tuple[str, str]:
@@ -198,35 +218,39 @@ def _invitation(invitation: Invitation) -> tuple[str, str]:
     if invitation.operator_group:
         return _operator_invitation(invitation)
     organization, by = invitation.organization, invitation.invited_by
-    name = "" if organization is None else _short(organization.name)
     inviter = "" if by is None else _short(by.name) or by.email
-    member = (
-        ""
-        if organization is None
-        else _MEMBER.format(place=settings.PUBLIC_URL, organization=organization.id, identifier=invitation.id)
+    words = {
+        "inviter": inviter or gettext("The operator"),
+        "place": settings.PUBLIC_URL,
+        "link": sign_up_link(invitation),
+    }
+    if organization is None:
+        subject = (
+            gettext("{inviter} invited you to Model gateway")
+            if inviter
+            else gettext("You are invited to Model gateway")
+        )
+        return subject.format(inviter=inviter), gettext(_INVITED).format(**words)
+    words |= {"name": _short(organization.name), "organization": str(organization.id), "identifier": str(invitation.id)}
+    subject = (
+        gettext("{inviter} invited you to {name} on Model gateway")
+        if inviter
+        else gettext("You are invited to {name} on Model gateway")
     )
-    text = _INVITED.format(
-        inviter=inviter or "The operator",
-        what=f"join the organization “{name}” on" if name else "sign up at",
-        place=settings.PUBLIC_URL,
-        link=sign_up_link(invitation),
-        member=member,
-    )
-    invited = f"{inviter} invited you" if inviter else "You are invited"
-    return f"{invited} to {f'{name} on ' if name else ''}Model gateway", text
+    return subject.format(**words), gettext(_INVITED_TO_JOIN).format(**words)
 
 
 def _operator_invitation(invitation: Invitation) -> tuple[str, str]:
     """Return subject and text of an invitation to operators."""
     by = invitation.invited_by
-    text = _OPERATOR.format(
-        inviter="An operator" if by is None else _short(by.name) or by.email,
+    text = gettext(_OPERATOR).format(
+        inviter=gettext("An operator") if by is None else _short(by.name) or by.email,
         place=settings.PUBLIC_URL,
         group=invitation.operator_group,
         link=sign_up_link(invitation),
         identifier=invitation.id,
     )
-    return "You are invited to operate Model gateway", text
+    return gettext("You are invited to operate Model gateway"), text
 
 
 def _short(name: str) -> str:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core import signing
 
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
-from apps.kernel.postgres.row_lookup import find_row, identify
+from apps.kernel.postgres.rows import find_row, identify
 from apps.organizations import actions, invitations
 from apps.organizations.access import is_verified, require, require_verified
 from apps.organizations.accounts import account_actions, step_up

@@ -9,15 +9,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import segno
 from django.contrib import messages
+from django.contrib.admin import AdminSite
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext
+from django.views.decorators.http import require_http_methods
+from unfold.widgets import INPUT_CLASSES
 
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.accounts import step_up
@@ -30,7 +35,8 @@ from apps.organizations.accounts.account_serializers import (
 from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
 from apps.organizations.credentials.ceremonies import Holder
 from apps.organizations.credentials.passkeys import Answered, Asked
-from apps.organizations.models import TwoFactor, User
+from apps.organizations.journal import audit
+from apps.organizations.models import AuditEntry, TwoFactor, User
 from apps.organizations.serializers import MAX_PASSWORD
 
 # Seconds for which a proof is valid.
@@ -143,7 +149,7 @@ def _confirm(request: HttpRequest, holder: Holder) -> Mapping[str, Any]:
     with transaction.atomic():
         codes = two_factor.confirm(user=holder.user, code=request.POST.get("code", ""), source=holder.session)
         _note(holder.user, TwoFactor.objects.get(user=holder.user), CHANGE, "Authenticator app turned on")
-    messages.success(request, "The authenticator app is on")
+    messages.success(request, gettext("The authenticator app is on"))
     return {"recovery_codes": codes}
 
 
@@ -153,7 +159,7 @@ def _disable(request: HttpRequest, holder: Holder) -> None:
     if row is not None:
         _note(holder.user, row, DELETION, "Authenticator app turned off")
         two_factor.disable(user=holder.user)
-    messages.success(request, "The authenticator app is off")
+    messages.success(request, gettext("The authenticator app is off"))
 
 
 def _add(request: HttpRequest, holder: Holder) -> Mapping[str, Any] | None:
@@ -162,7 +168,7 @@ def _add(request: HttpRequest, holder: Holder) -> Mapping[str, Any] | None:
     with transaction.atomic():
         row, codes = passkeys.register(holder, answered=answered(fields), name=fields["name"])
         _note(holder.user, row, ADDITION, "Passkey added")
-    messages.success(request, f"The passkey “{row.name}” was added")
+    messages.success(request, gettext("The passkey “{name}” was added").format(name=row.name))
     return {"recovery_codes": codes} if codes else None
 
 
@@ -178,7 +184,7 @@ def _remove(request: HttpRequest, holder: Holder) -> None:
     row = passkeys.access(holder.user, request.POST.get("id", ""))
     _note(holder.user, row, DELETION, "Passkey removed")
     passkeys.remove(row)
-    messages.success(request, f"The passkey “{row.name}” was removed")
+    messages.success(request, gettext("The passkey “{name}” was removed").format(name=row.name))
 
 
 _QUESTIONS: Final[dict[str, Callable[[HttpRequest, Holder], Asked]]] = {
@@ -226,3 +232,39 @@ def _read(shape: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         words = problems[0] if isinstance(problems, list) else "This is no answer of an authenticator"
         raise InvalidRequest(f"{field}: {words}", param=str(field))
     return dict(read.validated_data)
+
+
+# The classes of unfold's buttons, which accept no `data-` attributes.
+_BUTTON: Final = "bg-primary-600 text-white rounded-default px-3 py-2 font-medium cursor-pointer"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in_methods(request: HttpRequest, site: AdminSite) -> HttpResponse:
+    """Show the page, or run one of its forms; the admin site has checked that an operator asks."""
+    holder = Holder(cast(User, request.user), request.session.session_key or "")
+    if request.method != "POST":
+        return _page(request, site, holder)
+    name = request.POST.get("action", "")
+    with audit.acting(holder.user, AuditEntry.ActorType.ADMIN):
+        if (answer := answer_question(request, holder, name)) is not None:
+            return answer
+        try:
+            shown = act(request, holder, name)
+        except ApiError as error:
+            messages.error(request, error.message)
+            shown = None
+    return HttpResponseRedirect(request.path) if shown is None else _page(request, site, holder, shown)
+
+
+def _page(
+    request: HttpRequest, site: AdminSite, holder: Holder, shown: Mapping[str, Any] | None = None
+) -> HttpResponse:
+    context = {
+        **site.each_context(request),
+        "title": "Sign-in methods",
+        **state_of(request, holder),
+        "input_class": " ".join(INPUT_CLASSES),
+        "button_class": _BUTTON,
+        **(shown or {}),
+    }
+    return TemplateResponse(request, "admin/sign_in_methods.html", context)

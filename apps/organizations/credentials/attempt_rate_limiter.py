@@ -16,8 +16,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
-from apps.kernel.valkey.redis import LuaScript, client
-from apps.kernel.valkey.store_keys import tagged_key
+from apps.kernel.valkey.redis import LuaScript, client, tagged_key
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.organizations import revocation
+from apps.organizations import app_hooks
 from apps.organizations.credentials.credential_state import forget_begun
 from apps.organizations.credentials.sessions import end_browser_sessions, end_sessions
 from apps.organizations.models import Passkey, TwoFactor, User
@@ -23,7 +23,7 @@ def password_changed(user: User) -> None:
     password.
     """
     end_sessions(user)
-    revocation.end_programs(user.pk)
+    app_hooks.end_programs(user.pk)
     forget_begun(user)
 
 
@@ -48,7 +48,7 @@ def first_proof_of_mailbox(user: User) -> None:
     Passkey.objects.filter(user=user).delete()
     TwoFactor.objects.filter(user=user).delete()
     for organization_id in user.memberships.values_list("organization_id", flat=True):
-        revocation.revoke(organization_id, user.pk)
+        app_hooks.revoke(organization_id, user.pk)
     end_browser_sessions(user)
     user.email_verified_at, user.verification_wanted_at = timezone.now(), None
     user.save(update_fields=["email_verified_at", "verification_wanted_at", "updated_at"])

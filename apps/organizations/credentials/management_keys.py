@@ -19,8 +19,8 @@ from django.utils.text import slugify
 
 from apps.kernel.errors import Forbidden, InvalidRequest, Unauthenticated
 from apps.kernel.ids import new_id
-from apps.kernel.postgres.row_lookup import find_row, lock_row
-from apps.kernel.secrets.tokens import digest_of, random_token
+from apps.kernel.postgres.rows import find_row, lock_row
+from apps.kernel.secrets.encryption import digest_of, random_token
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.credentials.management_scopes import scope_for
 from apps.organizations.journal import audit

@@ -37,7 +37,7 @@ from webauthn.helpers.structs import (
 from webauthn.registration.verify_registration_response import VerifiedRegistration
 
 from apps.kernel.errors import Forbidden, InvalidRequest, Unauthenticated
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.organizations.access import is_verified
 from apps.organizations.credentials import ceremonies, two_factor
 from apps.organizations.credentials.ceremonies import Holder, Purpose

@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.endpoint import described, message_field
 from apps.kernel.rest.serializers import CamelSerializer, QueryBooleanField, TextField
 from apps.organizations.access import access_organization
 from apps.organizations.credentials.sessions import MemberEndpoint

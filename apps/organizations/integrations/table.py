@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model, QuerySet
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.postgres.rows import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import camel
 from apps.kernel.secrets.encryption import Rotated, reencrypt_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -103,7 +103,7 @@ def audit_value(value: Any) -> Any:
             return str(value.pk)
         case Decimal():
             return plain(value)
-        case datetime():
+        case datetime() | time():
             return value.isoformat()
         case UUID():
             return str(value)

@@ -21,13 +21,13 @@ from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.deletion import delete_in_pieces
+from apps.kernel.postgres.rows import delete_in_pieces
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.serializers import ExactJSONRenderer
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.organizations.models import IdempotentAnswer
 
@@ -114,7 +114,7 @@ def _store(claim: Claim, answer: Response) -> None:
     fields = {
         "fingerprint": claim.fingerprint,
         "status": answer.status_code,
-        "sealed_body": encrypt(JSONRenderer().render(answer.data)),
+        "sealed_body": encrypt(ExactJSONRenderer().render(answer.data)),
         "created_at": timezone.now(),
     }
     IdempotentAnswer.objects.update_or_create(user_id=claim.user_id, route=claim.route, key=claim.key, defaults=fields)

@@ -124,7 +124,7 @@ AUDIT_ENTRY: Final = {
     "actor_type": "A signed-in user, an operator in this admin, or the gateway itself.",
     "actor_id": "The user's id; empty: the gateway itself.",
     "actor_email": "The user's address at that time.",
-    "action": "The action, as <thing>.<verb>.",
+    "action": "The action, such as api_key.create.",
     "resource_type": "The type of the changed resource.",
     "resource_id": "The id of the changed resource.",
     "details": "The changes, without secrets.",

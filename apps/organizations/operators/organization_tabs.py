@@ -1,6 +1,6 @@
 """Tabs and buttons of an organization's page in the admin, contributed by each app.
 
-An app contributes with a module `organization_page` that has `TABS` and `BUTTONS`; the modules are discovered.
+An app contributes with `TABS` and `BUTTONS` in its module `hooks` (`apps.organizations.app_hooks`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from typing import Any
 
 from django.contrib import admin
@@ -16,7 +15,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
 
-from apps.organizations.app_hooks import find_hook_modules
+from apps.organizations.app_hooks import find_hooks
 from apps.organizations.models import Organization
 
 # Rows in a tab; the linked list has the rest.
@@ -54,12 +53,12 @@ class OrganizationLink:
 
 def found_tabs() -> list[Tab]:
     """Return the tabs of all apps."""
-    return [tab for module in _modules() for tab in getattr(module, "TABS", ())]
+    return [tab for tabs in find_hooks("TABS") for tab in tabs]
 
 
 def found_buttons() -> list[Callable[..., Any]]:
     """Return the buttons of all apps (`admin_buttons.button`)."""
-    return [one for module in _modules() for one in getattr(module, "BUTTONS", ())]
+    return [button for buttons in find_hooks("BUTTONS") for button in buttons]
 
 
 def list_of(table: str, **filters: Any) -> str:
@@ -84,7 +83,3 @@ def link_by_id(table: str, identifier: object, text: str | None = None) -> str:
 def moment(at: datetime | None) -> str:
     """Format a moment for lists, in UTC."""
     return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
-
-
-def _modules() -> list[Any]:
-    return [import_module(name) for name in find_hook_modules("organization_page", __name__)]

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from apps.kernel.errors import Forbidden, NotFound
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.rows import find_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.access import access_organization, people_of, reaches
 from apps.organizations.models import Organization, Role, ServiceAccount, Team, TeamMember, User

@@ -11,9 +11,9 @@ from django.utils.text import slugify
 
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import find_id, new_id
-from apps.kernel.postgres.row_lookup import find_row, lock_row
+from apps.kernel.postgres.rows import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.organizations import revocation
+from apps.organizations import app_hooks
 from apps.organizations.access import NO_ORGANIZATION, people_of
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization, ServiceAccount, Team, TeamMember, User
@@ -169,7 +169,7 @@ def change_service_account(*, account: ServiceAccount, changes: Mapping[str, Any
 def delete_service_account(*, account: ServiceAccount) -> int:
     """Delete a service account and revoke its API keys; return how many. Raises NotFound if it already is deleted."""
     row = _locked_account(account)
-    revoked = revocation.revoke(row.organization_id, row.account_id)
+    revoked = app_hooks.revoke(row.organization_id, row.account_id)
     _record("service_account.delete", row, {"name": row.name, "revokedApiKeys": revoked})
     row.deleted_at = timezone.now()
     row.save(update_fields=["deleted_at", "updated_at"])

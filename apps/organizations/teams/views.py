@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.endpoint import described, message_field
 from apps.organizations.access import access_organization
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role

@@ -10,10 +10,10 @@ from functools import partial
 from pkgutil import iter_modules
 from typing import Any
 
-from apps.gateway.canonical.events import Event, Failed, UsageReported
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, UsageReported, fold
 from apps.gateway.dialects import (
     Failure,
+    JobReader,
     ProviderDialect,
     TokenCounter,
     chat,
@@ -41,7 +41,7 @@ PICTURES = _formats(image_providers)
 CLIENTS = [client for name in DIALECTS if (client := find_client_dialect(name)) is not None]
 
 
-def _hold(events: Iterable[Event]) -> list[Event]:
+def hold(events: Iterable[Event]) -> list[Event]:
     """Return the events of an answer; assert that they keep every reader's promises."""
     found = list(events)
     assert all(isinstance(event, Event) for event in found)
@@ -73,12 +73,12 @@ def _write(events: list[Event]) -> None:
 
 def run_reply(dialect: Any, data: bytes) -> None:
     """Read a whole answer."""
-    _write(_hold(dialect.read_reply(data)))
+    _write(hold(dialect.read_reply(data)))
 
 
 def run_pictures(dialect: Any, data: bytes) -> None:
     """Read an answer with pictures."""
-    events = _hold(dialect.read_reply(data))
+    events = hold(dialect.read_reply(data))
     if not (events and isinstance(events[-1], Failed)):
         json.loads(write_pictures(fold(events), SUMMARY, QUESTION))
 
@@ -87,10 +87,10 @@ def run_events(dialect: Any, frames: Callable[[Iterable[bytes]], Iterator[bytes]
     """Read a streamed answer, whole and in pieces."""
     try:
         # An empty piece is silence.
-        events = _hold(dialect.read_events(frames([data] if data else [])))
+        events = hold(dialect.read_events(frames([data] if data else [])))
     except BrokenFrames:
         return
-    again = _hold(dialect.read_events(frames(pieces_of(data, 1))))
+    again = hold(dialect.read_events(frames(pieces_of(data, 1))))
     assert list(map(_told, events)) == list(map(_told, again))
     _write(events)
 
@@ -127,6 +127,13 @@ def run_count(counter: TokenCounter, data: bytes) -> None:
     assert count is None or (isinstance(count, int) and count >= 0)
 
 
+def run_job(jobs: JobReader, data: bytes) -> None:
+    """Read an answer that names a job, or says how far it is."""
+    address = jobs.read_address(data)
+    assert address is None or isinstance(address, str)
+    assert jobs.is_pending(data) in (True, False)
+
+
 def _targets() -> Iterator[Target]:
     for name, dialect in DIALECTS.items():
         binary = dialect.framing == "aws_eventstream"
@@ -141,6 +148,9 @@ def _targets() -> Iterator[Target]:
             counts = [b'{"input_tokens":3}', b'{"totalTokens":3}', b'{"inputTokens":3}']
             yield Target(f"{name}_count", partial(run_count, counter), lambda counts=counts: counts, "json", runs=100)
     for name, dialect in PICTURES.items():
+        if (jobs := dialect.jobs) is not None:
+            states = [b'{"id":"a","polling_url":"https://a/b"}', b'{"status":"Pending","result":null}']
+            yield Target(f"images_{name}_job", partial(run_job, jobs), lambda states=states: states, "json", runs=100)
         made = [
             b'{"created":1,"data":[{"b64_json":"iVBORw0KGgo=","revised_prompt":"a"}],"usage":{"input_tokens":1,'
             b'"output_tokens":2,"input_tokens_details":{"text_tokens":1,"image_tokens":0}},"size":"64x64"}',

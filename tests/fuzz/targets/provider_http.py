@@ -28,7 +28,7 @@ SEEDS = [
 
 
 @dataclass
-class _Connection:
+class Connection:
     """A socket that does not wait, as the exchange wants it."""
 
     sock: socket.socket
@@ -49,7 +49,7 @@ def run(data: bytes) -> None:
         theirs.sendall(data[:100_000])
         theirs.shutdown(socket.SHUT_WR)
         ours.settimeout(0.0)
-        connection = _Connection(ours, SocketWaiter(ours))
+        connection = Connection(ours, SocketWaiter(ours))
         freed: list[bool] = []
         exchange = UpstreamResponse(connection, BUDGET, time.monotonic() + 5, lambda: freed.append(True))
         try:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
-from apps.gateway.dialects import client_dialect_of
 from apps.gateway.dialects.chat.anthropic.client.read_request import read_prompt
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.gateway.token_estimate import estimate_prompt_tokens
@@ -21,7 +20,7 @@ from tests.fuzz import seeds
 from tests.fuzz.target import Target
 from tests.fuzz.targets.answers import DIALECTS
 from tests.gateway.dialects.test_laws import dialect_facts
-from tests.gateway.dialects.test_strange_values import REQUESTS
+from tests.gateway.dialects.test_strange_values import ALL_CLIENTS, REQUESTS
 
 _FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic", "google", "bedrock")}
 
@@ -55,34 +54,14 @@ def run_prompt(data: bytes) -> None:
         assert isinstance(read_prompt(data), Chat)
 
 
-def _ollama_requests() -> list[bytes]:
-    return [json.dumps(request).encode() for request in REQUESTS["ollama"]]
+def _requests(name: str) -> list[bytes]:
+    return seeds.requests(name) + [json.dumps(request).encode() for request in REQUESTS.get(name, ())]
 
 
-_ANTHROPIC = partial(seeds.requests, "anthropic")
 TARGETS = [
-    Target(
-        "openai_request",
-        partial(run_request, client_dialect_of("openai")),
-        partial(seeds.requests, "openai"),
-        "json",
-        runs=250,
+    *(
+        Target(f"{name}_request", partial(run_request, client), partial(_requests, name), "json", runs=140)
+        for name, client in ALL_CLIENTS.items()
     ),
-    Target("anthropic_request", partial(run_request, client_dialect_of("anthropic")), _ANTHROPIC, "json", runs=250),
-    Target(
-        "google_request",
-        partial(run_request, client_dialect_of("google")),
-        partial(seeds.requests, "google"),
-        "json",
-        runs=250,
-    ),
-    Target(
-        "bedrock_request",
-        partial(run_request, client_dialect_of("bedrock")),
-        partial(seeds.requests, "bedrock"),
-        "json",
-        runs=250,
-    ),
-    Target("ollama_request", partial(run_request, client_dialect_of("ollama")), _ollama_requests, "json", runs=250),
-    Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
+    Target("anthropic_prompt", run_prompt, partial(seeds.requests, "anthropic"), shape="json", runs=100),
 ]

@@ -15,8 +15,9 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 
-from apps.gateway.access import pinned_address, policy
+from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
+from apps.gateway.upstream import open_exchange
 from apps.kernel.valkey.redis import cache_client
 from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ProviderKey
@@ -67,7 +68,7 @@ def gossip(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("SANDBOX_API_KEY", CANARY)
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
     policy.forget_all()
-    pinned_address.forget_all()
+    open_exchange.forget_addresses()
     yield server
     server.shutdown()
     thread.join()

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway.access import pinned_address, policy
+from apps.gateway.access import policy
+from apps.gateway.upstream import open_exchange
 from apps.kernel.concurrency import name_lookup
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
@@ -21,7 +22,7 @@ MODEL = "custom:our-own/echo"
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    pinned_address.forget_all()
+    open_exchange.forget_addresses()
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from apps.gateway.settlement import outbox
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import money_key
+from apps.kernel.valkey.redis import client, money_key
 from apps.organizations.credentials import attempt_rate_limiter
 
 HOUR = 3_600.0
@@ -46,7 +45,6 @@ def request(organization: UUID, *rates: RateLimit, most: int | None = None) -> R
         api_key_id=new_id(),
         amount_nanos=1,
         from_credits=True,
-        key_limit_nanos=None,
         catalog_token=generation.read_generation_token(generation.CATALOG),
         organization_token=generation.read_generation_token(generation.organization_scope(organization)),
         payload="{}",

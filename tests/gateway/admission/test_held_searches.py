@@ -69,6 +69,9 @@ def test_calls_of_a_tool_are_held_for_as_a_client_of_responses_limits_them() -> 
     for extra, calls in (({}, 10), ({"max_tool_calls": 200}, 200), ({"max_tool_calls": 10**9}, 1_000)):
         chat = asking(dialect="responses", tools=[FILE_SEARCH], extra=extra)
         assert held(chat, candidate()) == calls * Decimal("0.0025")
+    # Each of several calls may call the tool as often.
+    chat = asking(dialect="responses", tools=[FILE_SEARCH], extra={"max_tool_calls": 3}, n=2)
+    assert held(chat, candidate()) == 6 * Decimal("0.0025")
 
 
 @given(

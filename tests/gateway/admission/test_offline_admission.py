@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from apps.billing import balances, ledger, reservations
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access import policy
-from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.admission import offline_accounts, offline_admission
 from apps.gateway.admission.offline_admission import OUTAGE, outage_reason
 from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.gateway.settlement import outbox
@@ -60,7 +60,7 @@ def store(settings: Any, tmp_path: Path) -> Iterator[Redis]:
 def worst(caller: Caller) -> Decimal:
     """The reserved cost of a request; asks one first, so that the process knows the balance."""
     assert ask(caller).status_code == 200
-    left = last_balances.find(caller.organization_id)
+    left = offline_accounts.find(caller.organization_id)
     assert left is not None
     settle_all()
     return (100 * NANO - left) / Decimal(NANO)
@@ -81,7 +81,7 @@ def set_credits(caller: Caller, credits: str) -> None:
 
 def forget() -> None:
     """Be a process that has just begun."""
-    last_balances.forget_all()
+    offline_accounts.forget_all()
     offline_admission.forget_all()
     policy.forget_all()
 
@@ -230,7 +230,7 @@ def test_a_balance_that_nobody_can_tell_serves_nobody(
         monkeypatch.setattr(ledger, "balances_of", away)
         # Known here: the database is not needed.
         assert ask(caller).status_code == 200
-        last_balances.forget_all()
+        offline_accounts.forget_all()
         for _ in range(2):
             response = ask(caller)
             assert code_of(response) == (503, "overloaded")

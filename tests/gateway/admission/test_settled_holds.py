@@ -15,6 +15,7 @@ from apps.gateway.settlement import outbox, settle
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
+from tests.limits.limits import holds_of_key
 
 ORGANIZATION, KEY = new_id(), new_id()
 
@@ -38,7 +39,7 @@ def reserved(nanos: int, *, limit: int | None = 10**9) -> Hold:
             api_key_id=KEY,
             amount_nanos=nanos,
             from_credits=True,
-            key_limit_nanos=limit,
+            limits=holds_of_key(KEY, ORGANIZATION, limit),
             catalog_token=generation.read_generation_token(generation.CATALOG),
             organization_token=generation.read_generation_token(generation.organization_scope(ORGANIZATION)),
             payload='{"n":1}',

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway.access import pinned_address
 from apps.gateway.client import http_request
+from apps.gateway.upstream import open_exchange
 from tests.gateway.access.test_custom_providers import MODEL, own
 from tests.support.upstream import Caller, nothing_happened
 
@@ -18,7 +18,7 @@ ELSEWHERE = "gw-" + "0f" * 12
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    pinned_address.forget_all()
+    open_exchange.forget_addresses()
 
 
 def hops_sent(caller: Caller, model: str, headers: dict[str, str] | None = None) -> str | None:

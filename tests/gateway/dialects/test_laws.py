@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from apps.gateway import dialects
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
-from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported, fold
 from apps.gateway.dialects import chat
 from apps.gateway.dialects.chat.bedrock.wire import STREAM_TYPE
 from apps.gateway.framing import aws_event_frames, sse_frames

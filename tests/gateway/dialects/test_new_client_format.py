@@ -48,16 +48,21 @@ def test_the_format_is_found_by_its_name() -> None:
 
 def test_a_question_is_answered_billed_and_logged(caller: Caller) -> None:
     answer: Any = ask(caller, {"model": "sandbox/echo", "question": "hello", "length": 9})
-    assert (answer.status_code, json.loads(answer.content)) == (200, {"answer": "You said: hello"})
     assert settle_all() == 1
     row = RequestLog.objects.get()
+    told = {"answer": "You said: hello", "used": row.total_tokens}
+    assert (answer.status_code, json.loads(answer.content)) == (200, told)
     assert (row.status_code, row.requested_model, row.route) == (200, "sandbox/echo", "plain_chat")
     assert row.cost > 0
 
 
 def test_an_answer_is_streamed(caller: Caller) -> None:
     answer = ask(caller, {"model": "sandbox/echo", "question": "one two", "live": True})
-    assert "".join(line["piece"] for line in lines_of(answer)) == "You said: one two"
+    assert answer["Content-Type"] == "application/x-ndjson"
+    *pieces, last = lines_of(answer)
+    assert "".join(line["piece"] for line in pieces) == "You said: one two"
+    settle_all()
+    assert last == {"used": RequestLog.objects.get().total_tokens}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,13 @@ def test_a_limit_that_the_model_cannot_keep_is_told_under_the_formats_name(calle
     answer: Any = ask(caller, {"model": "sandbox/echo", "question": "hello", "length": 900_000})
     assert answer.status_code == 200
     assert answer["x-gateway-loss"] == "length"
+
+
+@pytest.mark.parametrize(("field", "value"), [("colour", "red"), ("transforms", ["middle-out"])])
+def test_a_field_without_effect_is_told(caller: Caller, field: str, value: Any) -> None:
+    answer: Any = ask(caller, {"model": "sandbox/echo", "question": "hello", field: value})
+    assert answer.status_code == 200
+    assert answer["x-gateway-loss"] == field
 
 
 def test_a_wrong_key_is_refused_in_the_formats_words(caller: Caller) -> None:

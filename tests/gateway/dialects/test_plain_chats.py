@@ -23,11 +23,10 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names, emulate_tools
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
+from apps.gateway.dialects.adapting.schemas import emulate_structured_output
 from apps.gateway.dialects.adapting.thinking import remove_signature_owner
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import repair_tool_results
 from tests.gateway.dialects.test_laws import CLIENTS, DIALECTS, WIRE, side_of
 

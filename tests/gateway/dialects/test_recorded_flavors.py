@@ -16,8 +16,7 @@ import pytest
 
 from apps.catalog.files import ProviderFile, read_files
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Failed
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Failed, fold
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from gateway_project.configuration.data_directory import PROJECT

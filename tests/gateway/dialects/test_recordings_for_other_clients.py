@@ -26,8 +26,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Reasoning
-from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary, fold
 from apps.gateway.dialects.chat import anthropic, bedrock, cohere, ollama, responses
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client import Asked

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Message, Text
-from apps.gateway.canonical.events import Event
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, fold
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from tests.gateway.dialects.test_laws import SUMMARY
 

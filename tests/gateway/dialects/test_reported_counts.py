@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from apps.gateway.dialects.chat.google import wire as google
 from apps.gateway.dialects.chat.openai import wire as openai
 from apps.gateway.dialects.chat.responses import wire as responses
 from apps.gateway.dialects.reading.answers import count_at, read_count
+from apps.gateway.dialects.values import moderations, rerank
+from apps.gateway.dialects.values.embeddings import provider as embeddings
 from apps.kernel.usage import Usage
 
 ODD: list[Any] = [None, "12", "many", -5, 10**12, 10**30, True, [12], {"value": 12}]
@@ -49,10 +50,17 @@ ANSWERS: dict[str, Any] = {
 }
 
 
+HALVES: dict[str, Any] = {
+    "embeddings": embeddings.PROVIDERS,
+    "rerank": rerank.PROVIDERS,
+    "moderations": moderations.PROVIDERS,
+}
+
+
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer of `task.format`."""
     task, wire_format = name.split(".")
-    half = import_module(f"apps.gateway.dialects.values.{task}.provider").PROVIDERS[wire_format]
+    half = HALVES[task][wire_format]
     return list(half.read_reply(json.dumps(answer).encode()))
 
 

@@ -10,8 +10,14 @@ from anthropic.lib._parse._transform import transform_schema
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFormat, Target, Text, ToolChoice
 from apps.gateway.canonical.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, close_schema, google_schema, object_root
-from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool, object_schema
+from apps.gateway.dialects.adapting.schemas import (
+    UnsupportedSchema,
+    add_structured_output_tool,
+    close_schema,
+    google_schema,
+    object_root,
+    object_schema,
+)
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.chat import anthropic, google, openai
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pkgutil import iter_modules
 from typing import Any
 
 import msgspec
@@ -15,17 +16,21 @@ from msgspec.structs import replace
 
 from apps.gateway import dialects
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, fold
+from apps.gateway.dialects import chat as chat_formats
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.test_laws import CLIENTS, DIALECTS, QUESTION, SUMMARY, WIRE, side_of
 
 # A list looks up no set and no dictionary, and a number has neither members nor a length.
 STRANGE: tuple[Any, ...] = ([], 7)
 # Formats of clients alone.
-CLIENTS_ALONE = {name: dialects.client_dialect_of(name) for name in ("completions", "ollama", "ollama_generate")}
+CLIENTS_ALONE = {
+    name: client
+    for _, name, _ in iter_modules(chat_formats.__path__)
+    if name not in DIALECTS and (client := dialects.find_client_dialect(name)) is not None
+}
 ALL_CLIENTS = {**CLIENTS, **CLIENTS_ALONE}
-# Requests that no case has, by the client's format.
+# Requests that no case has, by the client's format; a format of clients alone has no cases.
 REQUESTS: dict[str, list[Any]] = {
     "openai": [
         {
@@ -58,6 +63,22 @@ REQUESTS: dict[str, list[Any]] = {
                 },
                 {"role": "user", "content": "And now?"},
             ],
+        }
+    ],
+    "completions": [
+        {
+            "model": "m",
+            "prompt": ["?"],
+            "suffix": "",
+            "max_tokens": 9,
+            "temperature": 0.5,
+            "seed": 1,
+            "stop": ["."],
+            "logit_bias": {"9": 1},
+            "n": 1,
+            "best_of": 1,
+            "echo": True,
+            "metadata": {"topic": "a"},
         }
     ],
     "ollama": [
@@ -129,7 +150,7 @@ def requests_of(name: str) -> Iterator[Any]:
             yield json.loads(case.read_text())
 
 
-@pytest.mark.parametrize("name", [*CLIENTS, "ollama", "ollama_generate"])
+@pytest.mark.parametrize("name", ALL_CLIENTS)
 def test_a_request_is_written_for_every_provider_or_refused(name: str) -> None:
     # The second takes no schemas, which are sent as tools.
     targets = [Target(model_name="m", facts=facts) for facts in ({}, {"structured_outputs": "tool"})]
@@ -143,7 +164,7 @@ def test_a_request_is_written_for_every_provider_or_refused(name: str) -> None:
             for dialect in DIALECTS.values():
                 for target in targets:
                     written += is_written(dialect, replace(chat, source=None), target)
-    assert written > 100
+    assert written > 100, f"REQUESTS has too few fields of the format {name}"
 
 
 def is_written(dialect: Any, chat: Chat, target: Target) -> bool:

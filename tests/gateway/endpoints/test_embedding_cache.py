@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import embedding_cache
+from apps.gateway import response_cache
 from apps.gateway.access import policy
 from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
@@ -91,7 +91,7 @@ def test_what_is_kept_is_encrypted_bounded_and_gone_in_time(caching: Caller, mon
     kept = " ".join([*keys, *(str(cache_client().get(key)) for key in keys)])
     assert text not in kept
     assert in_base64(vector_of(text, 8)) not in kept
-    monkeypatch.setattr(embedding_cache, "MAX_BYTES", 10)
+    monkeypatch.setattr(response_cache, "MAX_BYTES", 10)
     assert embed(caching, ["c"])["x-gateway-cache"] == "miss"
     assert len(cache_client().keys("*:answer:*")) == 2
     # A spoilt entry, or that of another input, is asked for again.
@@ -145,6 +145,6 @@ def test_a_failure_keeps_nothing_and_charges_nothing(caching: Caller, clock: Any
 
 
 def test_shares_of_tokens_add_up() -> None:
-    assert embedding_cache._shares(10, [1, 1, 1]) == [3, 3, 4]
-    assert embedding_cache._shares(0, [5, 2]) == [0, 0]
-    assert sum(embedding_cache._shares(1_234_567, [7, 1, 3, 11])) == 1_234_567
+    assert response_cache._shares(10, [1, 1, 1]) == [3, 3, 4]
+    assert response_cache._shares(0, [5, 2]) == [0, 0]
+    assert sum(response_cache._shares(1_234_567, [7, 1, 3, 11])) == 1_234_567

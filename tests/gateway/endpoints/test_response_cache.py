@@ -21,6 +21,7 @@ from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
+from tests.support.hanging_names import wait_until
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 
@@ -156,9 +157,7 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert list(first.replay()) == []
     heard: list[Event] = []
     waiting = gevent.spawn(lambda: heard.extend(second.replay()))
-    with gevent.Timeout(10):
-        while not heard:
-            gevent.sleep(0.01)
+    wait_until(lambda: heard)
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
         assert first.take(event) is event

@@ -60,7 +60,7 @@ def studio(caller: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
             play(caller, dialect, monkeypatch, tmp_path, web_search=True)
             monkeypatch.setenv("OTHER_BASE_URL", f"http://127.0.0.1:{server.server_port}")
 
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield answers
         server.shutdown()
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError
 
 from apps.gateway import worker_warmup
-from apps.guardrails.configuration import rule_warmup
+from apps.guardrails.configuration import compiled_cache
 from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded, may_any_organization_be_guarded
 from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rules import SystemRule, system_rules
@@ -106,9 +106,9 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
         return SystemRule(id=rule.id, find=lambda text, settings: looked.append(rule.id) or [], **fields)
 
     rules = {name: told(rule) for name, rule in system_rules().items() if rule.find is not None}
-    monkeypatch.setattr(rule_warmup, "system_rules", lambda: rules)
-    monkeypatch.setattr(rule_warmup.engine, "system_rules", lambda: rules)
-    rule_warmup.warm_up_rules()
+    monkeypatch.setattr(compiled_cache, "system_rules", lambda: rules)
+    monkeypatch.setattr(compiled_cache.engine, "system_rules", lambda: rules)
+    compiled_cache.warm_up_rules()
     assert set(looked) == set(rules)
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.guardrails import retention, tasks
+from apps.guardrails import stored_violations, tasks
 from apps.guardrails.models import Violation
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
@@ -30,9 +30,9 @@ def test_violations_expire_with_their_plan(caller: Caller) -> None:
 
 
 def test_many_are_removed_in_batches(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(stored_violations, "BATCH", 2)
     organization = Organization.objects.get(pk=caller.organization_id)
     for _ in range(5):
         found_before(organization, 400)
-    assert retention.expire(timezone.now()) == 5
-    assert retention.expire(timezone.now()) == 0
+    assert stored_violations.expire(timezone.now()) == 5
+    assert stored_violations.expire(timezone.now()) == 0

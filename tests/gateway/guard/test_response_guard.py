@@ -25,8 +25,8 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.guardrails.rules import system_rules

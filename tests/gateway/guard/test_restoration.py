@@ -29,8 +29,8 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.guard import restoration
 from apps.gateway.guard.placeholders import MaskedValue
 from apps.gateway.guard.restoration import AnswerRestoration

@@ -149,7 +149,7 @@ def test_an_edition_whose_day_has_passed_is_refused_though_the_model_goes_on(cal
     answer = post(caller, "chat", model="openai/gpt-4o-2024-05-13")
     message = (
         "openai/gpt-4o-2024-05-13: the provider openai no longer serves it since 2026-10-23; "
-        "these providers serve gpt-4o: azure, openrouter"
+        "these providers serve gpt-4o: azure, nanogpt, openrouter, vercel, zenmux"
     )
     assert answer.json() == error_of("chat", 400, "invalid_request_error", "model_not_found", message, "model")
     assert nothing_happened(caller)
@@ -216,7 +216,11 @@ def test_an_explanation_says_who_lacks_the_edition(caller: Caller, monkeypatch: 
     ).json()
     assert told["underlying_used_model"] == "gpt-4o-2024-05-13"
     assert {one["provider"] for one in told["order"]} == {"openai", "azure"}
-    assert told["excluded"] == [{"provider": "openrouter", "reason": "does not have gpt-4o-2024-05-13"}]
+    without_key = [{"provider": name, "reason": "no credential"} for name in ("nanogpt", "vercel", "zenmux")]
+    lacking = {"provider": "openrouter", "reason": "does not have gpt-4o-2024-05-13"}
+    assert sorted(told["excluded"], key=lambda one: str(one["provider"])) == sorted(
+        [*without_key, lacking], key=lambda one: str(one["provider"])
+    )
 
 
 def test_an_edition_is_not_answered_with_what_another_one_said(caller: Caller) -> None:

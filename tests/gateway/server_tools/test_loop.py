@@ -11,13 +11,13 @@ import pytest
 
 from apps.gateway.canonical.events import Failed, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.server_tools import loop, opening, toolset
+from apps.gateway.server_tools import loop, toolset
 from apps.gateway.server_tools.toolset import OfferedTool
 from apps.guardrails.models import Violation
 from apps.kernel.errors import ApiError, ClientGone, PaymentRequired
 from apps.logs.models import RequestLog
+from apps.mcp_servers.client import Tool
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import Organization
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.mcp_stand_in import StandIn, tool
@@ -61,7 +61,7 @@ def test_a_later_turn_that_is_refused_ends_the_answer_and_the_first_is_paid(
     def refuse(*_: Any) -> Any:
         raise PaymentRequired("Nothing is left")
 
-    monkeypatch.setattr(opening, "open_chat", refuse)
+    monkeypatch.setattr(loop, "open_chat", refuse)
     response = told(caller, CALL, stream=stream)
     if stream:
         last = events_of(response)[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import Chat, Reasoning
 from apps.gateway.canonical.events import AudioDelta, Choice, Reply, WholeCall
 from apps.gateway.canonical.task_options import Speech
 from apps.gateway.settlement import record as request_record
@@ -107,3 +107,81 @@ def test_names_of_called_tools_are_bounded() -> None:
         count_call(counts, f"tool-{number}")
     count_call(counts, "tool-0")
     assert (len(counts), counts["tool-0"], counts["…"]) == (MAX_CALLED_NAMES + 1, 2, 2)
+
+
+def test_bounds_are_those_of_whole_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MAX_ARGUMENTS": 4, "MAX_REFUSAL": 3, "MAX_CALLS": 1, "MAX_CITATIONS": 1}.items():
+        monkeypatch.setattr(request_record, name, value)
+    call, citation = WholeCall(id="i" * 256, name="n" * 256, arguments="abcd"), {"type": "url_citation"}
+    record = kept(Choice(refusal="abc", tool_calls=[call], annotations=[citation]))
+    assert (record.refusal, record.citations) == ("abc", [citation])
+    assert record.tool_calls == [{"id": "i" * 255, "name": "n" * 255, "arguments": "abcd"}]
+
+
+def test_a_citation_of_the_most_bytes_is_kept_and_calls_and_citations_name_their_choice() -> None:
+    largest = {"type": "t", "text": "x" * (16_384 - len('{"type":"t","text":""}'))}
+    call = WholeCall(id="c", name="f", arguments="{}")
+    record = kept(Choice(annotations=[largest], tool_calls=[call]), Choice(annotations=[largest], tool_calls=[call]))
+    assert record.citations == [largest, {"type": "t", "omittedBytes": 16_384 + len(',"choice":1')}]
+    told = {"id": "c", "name": "f", "arguments": "{}"}
+    assert record.tool_calls == [told, {**told, "choice": 1}]
+
+
+@pytest.mark.parametrize(
+    ("choices", "outlined"),
+    [
+        ([Choice(text="a")], False),
+        ([Choice(), Choice()], False),
+        ([Choice(), Choice(text="a")], True),
+        ([Choice(), Choice(refusal="no")], True),
+        ([Choice(tool_calls=[WholeCall(id="c", name="f", arguments="")]), Choice()], True),
+    ],
+)
+def test_choices_are_outlined_where_there_are_several_with_something_in_them(
+    choices: list[Choice], outlined: bool
+) -> None:
+    assert (kept(*choices).choices is not None) is outlined
+
+
+def test_what_is_no_base64_is_stored_as_nothing_and_an_answer_without_sound_has_none() -> None:
+    record = kept(Choice(images=["data:image/gif;charset=x;base64,?"], audio=AudioDelta(data="", transcript="hi")))
+    assert record.media == [{"kind": "image", "contentType": "image/gif", "size": 0, "stored": True}]
+    spoken = kept(Choice(audio=AudioDelta(data=b64encode(b"abc").decode(), transcript="")), speech=b"")
+    assert spoken.media == [{"kind": "audio", "contentType": "audio/mpeg", "size": 3, "stored": True}]
+
+
+@pytest.mark.parametrize(
+    ("chat", "content_type"),
+    [
+        (Chat(model="m", messages=[], audio={"format": "wav"}), "audio/wav"),
+        (
+            Chat(model="m", messages=[], speech=Speech(voice="alloy", response_format="flac"), audio={"format": "wav"}),
+            None,
+        ),
+        (Chat(model="m", messages=[]), "application/octet-stream"),
+    ],
+)
+def test_sound_has_the_type_that_was_asked_for(chat: Chat, content_type: str | None) -> None:
+    record = entry()
+    keep_answer(record, chat, Reply(choices=[Choice()]), b"sound")
+    assert record.media is not None
+    assert record.media[0]["contentType"] == (content_type or "audio/flac")
+
+
+def test_so_many_media_are_described_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_record, "MAX_MEDIA", 2)
+    record = kept(Choice(images=[URL, URL, URL]))
+    assert record.media is not None
+    assert len(record.media) == 2
+
+
+def test_thoughts_are_joined() -> None:
+    record = kept(Choice(reasoning=[Reasoning(text="a"), Reasoning(text="b")]), Choice(reasoning=[Reasoning(text="c")]))
+    assert (record.reasoning_content, record.content) == ("abc", None)
+
+
+def test_a_name_of_a_called_tool_is_cut() -> None:
+    counts: dict[str, int] = {}
+    count_call(counts, "n" * 300)
+    count_call(counts, "n" * 255)
+    assert counts == {"n" * 255: 2}

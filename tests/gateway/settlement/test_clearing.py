@@ -15,6 +15,7 @@ from apps.billing import balances, ledger, reservations, worker_leases
 from apps.billing.ledger import Charge
 from apps.billing.reservations import SettledHold
 from apps.billing.worker_leases import worker_name
+from apps.gateway.metrics import BALANCE_SHEET_DIFFERENCE
 from apps.gateway.models import BalanceSheet, ClearingAccount
 from apps.gateway.settlement import clearing, outbox
 from apps.gateway.settlement.reconcile import PATIENCE
@@ -54,7 +55,6 @@ def reserve(key: ApiKey, usd: str, admitted: datetime, *, from_credits: bool = T
         api_key_id=key.id,
         amount_nanos=int(Decimal(usd) * NANO),
         from_credits=from_credits,
-        key_limit_nanos=None,
         catalog_token="c",
         organization_token="o",
         payload="{}",
@@ -127,6 +127,13 @@ def test_a_hold_for_a_batch_counts_until_it_is_released(key: ApiKey) -> None:
     assert (sheet.batches, sheet.is_balanced) == (Decimal(0), True)
 
 
+def test_holds_for_batches_are_looked_for_thirty_days_back(key: ApiKey) -> None:
+    owner, now = key.project.organization_id, timezone.now()
+    for days in (29, 31):
+        ledger.hold(id_at(now - timedelta(days=days)), owner, key.id, credits=Decimal(days), usage=Decimal(0))
+    assert accounts(now)["batches"][:2] == (Decimal(29), 1)
+
+
 def test_use_without_its_bill_is_an_account_of_its_provider(key: ApiKey) -> None:
     BillReading.objects.create(
         provider="openai", origin="bill.csv", finished_at=NOW, covers_from=NOW - timedelta(days=1), covers_until=NOW
@@ -182,6 +189,21 @@ def test_an_entry_that_is_gone_unbalances_the_sheet(key: ApiKey) -> None:
     assert clearing.draw_sheet().ledger_difference == Decimal(-10)
 
 
+def test_what_is_overdue_or_unbalanced_is_an_error_in_the_log(
+    key: ApiKey, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    reserve(key, "0.5", NOW)
+    clearing.read_accounts(NOW + HELD_BOUND)
+    clearing.draw_sheet()
+    assert "clearing." not in caplog.text
+    clearing.read_accounts(NOW + HELD_BOUND + timedelta(seconds=1))
+    Organization.objects.filter(pk=world.acme.pk).update(credits=Decimal(12))
+    clearing.draw_sheet()
+    told = [one.msg for one in caplog.records if isinstance(one.msg, dict) and one.levelname == "ERROR"]
+    assert [one["event"] for one in told] == ["clearing.overdue", "clearing.unbalanced"]
+    assert (told[0]["account"], told[1]["ledger_difference"]) == ("held", "-2.000000000000")
+
+
 def test_an_amount_that_stays_held_unbalances_the_sheet(key: ApiKey, world: World) -> None:
     reserve(key, "0.5", NOW)
     valkey().hincrby(balances.key("organization", world.acme.id), "held", 3)
@@ -191,7 +213,7 @@ def test_an_amount_that_stays_held_unbalances_the_sheet(key: ApiKey, world: Worl
 
 def test_metrics_and_diagnosis_tell_of_money_in_flight(key: ApiKey, world: World) -> None:
     assert [(one.state, one.message) for one in work.find_clearing()] == [
-        (State.WARNING, "no balance sheet yet; one is drawn every six hours")
+        (State.OK, "no balance sheet yet; the first one is drawn when worker and beat run")
     ]
     reserve(key, "0.5", NOW)
     clearing.read_accounts(NOW + timedelta(minutes=1))
@@ -206,7 +228,12 @@ def test_metrics_and_diagnosis_tell_of_money_in_flight(key: ApiKey, world: World
         (State.WARNING, "held: older than allowed"),
         (State.ERROR, "the ledger differs from credits by -2 USD, held amounts from holds by 0 USD"),
     ]
+    for side in ("ledger", "holds"):
+        BALANCE_SHEET_DIFFERENCE.labels(side).set(99)
+    BalanceSheet.objects.update(drawn_at=timezone.now() - timedelta(minutes=5))
     clearing.update_metrics()
+    assert REGISTRY.get_sample_value("gateway_balance_sheet_age_seconds") == pytest.approx(300, abs=60)
+    assert REGISTRY.get_sample_value("gateway_balance_sheet_difference_usd", {"side": "holds"}) == 0.0
     held = {"account": "held"}
     assert [
         REGISTRY.get_sample_value(f"gateway_clearing_{name}", held)
@@ -214,3 +241,18 @@ def test_metrics_and_diagnosis_tell_of_money_in_flight(key: ApiKey, world: World
     ] == [0.5, 1.0, HELD_BOUND.total_seconds() + 60, 1.0]
     difference = REGISTRY.get_sample_value("gateway_balance_sheet_difference_usd", {"side": "ledger"})
     assert (difference, BalanceSheet.objects.count()) == (-2.0, 2)
+
+
+def test_metrics_of_an_account_that_is_gone_are_at_0(key: ApiKey) -> None:
+    gone, names = {"account": "unbilled gone"}, ("amount_usd", "items", "age_seconds", "overdue")
+
+    def shown() -> list[float | None]:
+        clearing.update_metrics()
+        return [REGISTRY.get_sample_value(f"gateway_clearing_{name}", gone) for name in names]
+
+    ClearingAccount.objects.create(
+        name="unbilled gone", amount=3, items=2, bound=1, oldest_at=NOW - timedelta(seconds=9), read_at=NOW
+    )
+    assert shown() == [3.0, 2.0, 9.0, 1.0]
+    clearing.read_accounts(NOW)
+    assert shown() == [0.0, 0.0, 0.0, 0.0]

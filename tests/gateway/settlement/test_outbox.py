@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
+from apps.billing import balances
+from apps.billing.reservations import Hold, SettledHold, flight_key
+from apps.billing.worker_leases import notes_key
+from apps.gateway.metrics import RECORDS_REPLAYED, RECORDS_SPOOLED
 from apps.gateway.settlement import outbox
+from apps.kernel.ids import new_id
 from apps.kernel.valkey import redis as kernel_redis
+from apps.kernel.valkey.redis import shard_of
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +62,18 @@ def test_records_are_given_in_order_and_again_until_they_are_finished() -> None:
     outbox.acknowledge(first)
     assert taken() == []
     assert outbox.depth() == (0, 0.0)
+
+
+def test_a_record_that_got_the_id_of_one_the_store_lost_is_kept() -> None:
+    outbox.push("worker-1", b'{"n":1}')
+    [lost] = outbox.read_batch("reader-1", 10, 10)
+    kernel_redis.client().delete(outbox.STREAMS[0])
+    outbox.prepare()
+    kernel_redis.client().xadd(outbox.STREAMS[0], {"worker": "worker-2", "record": '{"n":2}'}, id=lost.id)
+    outbox.acknowledge([lost])
+    assert taken() == [("worker-2", '{"n":2}')]
+    outbox.acknowledge([lost])
+    assert taken() == [("worker-2", '{"n":2}')]
 
 
 def test_what_a_vanished_reader_left_is_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +193,95 @@ def test_where_the_disk_is_waited_for_so_is_the_store(monkeypatch: pytest.Monkey
     outbox.enqueue("worker-1", b'{"n":1}')
     assert deaf.failed == []
     assert taken() == [("worker-1", '{"n":1}')]
+
+
+@pytest.fixture
+def kept() -> Iterator[outbox.RetransmissionBuffer]:
+    """The buffer of this process, without records of other tests."""
+    outbox.BUFFER.take()
+    yield outbox.BUFFER
+    outbox.BUFFER.take()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_record_is_kept_until_it_is_settled_wherever_it_went(
+    waits: bool, settings: Any, kept: outbox.RetransmissionBuffer, valkey_away: pytest.MonkeyPatch
+) -> None:
+    settings.RECORD_BEFORE_ANSWER = waits
+    spooled, replayed = RECORDS_SPOOLED._value.get(), RECORDS_REPLAYED._value.get()
+    outbox.enqueue("worker-1", b"1")
+    assert (len(kept), RECORDS_SPOOLED._value.get() - spooled) == (1, 1)
+    valkey_away.undo()
+    outbox.enqueue("worker-1", b"2")
+    outbox.flush_pending(5)
+    assert len(kept) == 2
+    kept.take()
+    # From the spool it comes into the store, which may lose it.
+    assert (outbox.replay_spool(), RECORDS_REPLAYED._value.get() - replayed) == (1, 1)
+    assert [(one.worker, one.record) for one in kept.take()] == [("worker-1", b"1")]
+    assert (outbox.replay_spool(), RECORDS_REPLAYED._value.get() - replayed) == (0, 1)
+    assert sorted(taken()) == [("worker-1", "1"), ("worker-1", "2")]
+
+
+def test_a_reader_may_ask_for_new_records_alone() -> None:
+    outbox.push("worker-1", b"1")
+    assert taken() == [("worker-1", "1")]
+    assert outbox.read_batch("reader-1", 10, 0, left=False) == []
+    for number in (b"2", b"3", b"4"):
+        outbox.push("worker-1", number)
+    assert [one.record for one in outbox.read_batch("reader-1", 2, 0, left=False)] == ["2", "3"]
+    assert [one.record for one in outbox.read_batch("reader-1", 1, 0)] == ["1"]
+
+
+def test_a_record_that_is_gone_is_no_message() -> None:
+    outbox.push("worker-1", b"1")
+    [message] = outbox.read_batch("reader-1", 10, 0)
+    kernel_redis.client().xdel(outbox.STREAMS[0], message.id)
+    assert taken() == []
+
+
+@pytest.mark.parametrize(("ago", "age"), [(90.0, 90.0), (-90.0, 0.0)])
+def test_the_age_is_that_of_the_oldest(ago: float, age: float) -> None:
+    now = time.time()
+    for moment in (now - ago, max(now, now - ago) + 1):
+        identifier = f"{int(moment * 1000)}-0"
+        kernel_redis.client().xadd(outbox.STREAMS[0], {"worker": "w", "record": "{}"}, id=identifier)
+    assert outbox.depth() == (2, pytest.approx(age, abs=5))
+
+
+def test_streams_are_made_once_and_what_is_no_stream_is_told() -> None:
+    outbox.prepare()
+    outbox.prepare()
+    kernel_redis.client().delete(outbox.STREAMS[0])
+    kernel_redis.client().set(outbox.STREAMS[0], "text")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        outbox.prepare()
+
+
+def test_readers_that_ask_for_nothing_for_a_day_are_forgotten() -> None:
+    assert outbox.FORGOTTEN_AFTER == 24 * 3_600 * 1_000
+    assert taken("reader-1") == []
+    idle = int(kernel_redis.client().xinfo_consumers(outbox.STREAMS[0], outbox.GROUP)[0]["idle"])
+    outbox.forget_readers(silent_for=idle + 3_600_000)
+    assert readers() == {"reader-1"}
+    outbox.forget_readers(silent_for=idle)
+    assert readers() == set()
+
+
+def test_with_its_record_a_request_gives_back_what_it_does_not_need() -> None:
+    organization, store = new_id(), kernel_redis.client()
+    credits, flight = balances.key("organization", organization), flight_key(organization)
+    counter = balances.key("limit", new_id(), organization)
+    hold = Hold("request-1", "worker-1", 5, (credits,), flight, shard=shard_of(organization))
+    notes = notes_key("worker-1", hold.shard)
+    store.hset(notes, "request-1", '{"amount":"7","payload":"{}"}')
+    store.hset(credits, "held", 10)
+    store.hset(counter, "held", 10)
+    store.zadd(flight, {"request-1": 1, "request-2": 1})
+    settled = SettledHold(hold, b'{"amount":"2"}', (2,), more=f"{counter} -3 {new_id()} 0")
+    for _ in range(2):
+        outbox.push("worker-1", b"{}", settled)
+        # By the note's amount, which the last extension raised to 7; and once, though the record is pushed again.
+        assert [store.hget(name, "held") for name in (credits, counter)] == ["5", "7"]
+        assert store.hget(notes, "request-1") == '{"amount":"2"}'
+        assert store.zrange(flight, 0, -1) == ["request-2"]

@@ -15,8 +15,10 @@ from django.core.management import call_command
 from django.test import Client
 from redis.exceptions import ResponseError
 
+from apps.gateway.metrics import UNRECORDABLE
 from apps.gateway.settlement import outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG, RecordBacklog, is_any_process_backlogged
+from apps.kernel.errors import Overloaded
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
 
@@ -77,6 +79,15 @@ def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
         assert outbox.client().xlen(outbox.STREAMS[0]) == 0
     assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", '{"n":1}')]
+
+
+def test_a_request_that_is_refused_because_records_wait_is_counted(full: pytest.MonkeyPatch) -> None:
+    before = UNRECORDABLE._value.get()
+    BACKLOG.raise_if_backlogged()
+    outbox.enqueue("worker-1", b"{}")
+    with pytest.raises(Overloaded):
+        BACKLOG.raise_if_backlogged()
+    assert UNRECORDABLE._value.get() == before + 1
 
 
 def test_what_the_store_refuses_later_does_not_go_down_with_its_greenlet(full: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 
 import pytest
 from django.db import OperationalError
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from apps.gateway.metrics import RECORDS_RETRANSMITTED
 from apps.gateway.settlement import outbox, retransmission
-from apps.gateway.settlement.outbox import RetransmissionBuffer
+from apps.gateway.settlement.outbox import PushedRecord, RetransmissionBuffer
 from apps.gateway.settlement.retransmission import Retransmission
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import ServerState, client
@@ -52,8 +54,10 @@ def test_what_was_evicted_before_it_was_settled_is_charged_once(
     assert [caller.chat(f"lost {number}").status_code for number in range(2)] == [200] * 2
     server.evicts()
     assert settle_all() == 0
+    counted = RECORDS_RETRANSMITTED._value.get()
     # A record that has its row is not pushed again.
     assert looks.look() == 2
+    assert RECORDS_RETRANSMITTED._value.get() == counted + 2
     assert client().xlen(outbox.STREAMS[0]) == 2
     assert settle_all() == 2
     assert nothing_happened(caller)
@@ -96,6 +100,25 @@ def test_what_an_operator_deletes_with_all_data_is_pushed_again(caller: Caller) 
     assert settle_all() == 1
     assert looks.look() == 0
     assert nothing_happened(caller)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (None, ServerState("one", 5), []),
+        (ServerState("one", 1), ServerState("one", 3), [("error", "store.evicts", 2)]),
+        (ServerState("one", 1), ServerState("two", 3), [("error", "store.evicts", 3)]),
+        (ServerState("one", 1), ServerState("one", 1, "other data"), [("error", "store.emptied", None)]),
+        (ServerState("one", 1), ServerState("two", 0), [("warning", "store.restarted", None)]),
+    ],
+)
+def test_the_log_says_why_records_were_pushed_again(
+    before: ServerState | None, now: ServerState, expected: list[tuple[str, str, int | None]]
+) -> None:
+    with capture_logs() as logs:
+        retransmission._tell(before, now, 7)
+    assert [(one["log_level"], one["event"], one.get("keys")) for one in logs] == expected
+    assert all(one["records_pushed_again"] == 7 for one in logs)
 
 
 def test_a_record_is_kept_while_it_waits_and_forgotten_once_it_is_settled(
@@ -151,6 +174,62 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
     assert [one.record for one in buffer.take()] == [b"abcd", b"efgh", b"i"]
 
 
+def test_records_pushed_before_a_moment_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1.0]
+    monkeypatch.setattr(outbox, "time", type("Clock", (), {"monotonic": lambda: now[0]}))
+    buffer = RetransmissionBuffer(room=100)
+    for moment, record in ((1.0, b"one"), (2.0, b"two"), (3.0, b"three"), (4.0, b"four")):
+        now[0] = moment
+        buffer.add("worker-1", record)
+    taken = buffer.take()
+    assert (len(buffer), [one.pushed_at for one in taken]) == (0, [1.0, 2.0, 3.0, 4.0])
+    buffer.put_back(taken)
+    now[0] = 5.0
+    buffer.add("worker-2", b"five")
+    buffer.drop_before(2.0)
+    assert len(buffer) == 4
+    buffer.drop_before(4.5)
+    assert [(one.pushed_at, one.worker, one.record) for one in buffer.take()] == [(5.0, "worker-2", b"five")]
+    buffer.add("worker-2", b"six")
+    buffer.drop_before(5.0)
+    assert len(buffer) == 1
+    buffer.drop_before(5.1)
+    assert (len(buffer), buffer.take()) == (0, deque())
+
+
+def test_a_record_as_large_as_the_room_is_kept_and_a_larger_one_is_not() -> None:
+    buffer = RetransmissionBuffer(room=4)
+    buffer.add("worker-1", b"1")
+    buffer.add("worker-1", b"12345")
+    assert len(buffer) == 1
+    buffer.add("worker-1", b"1234")
+    assert [one.record for one in buffer.take()] == [b"1234"]
+
+
+def test_exactly_what_has_room_is_kept() -> None:
+    buffer = RetransmissionBuffer(room=10)
+    buffer.put_back(deque([PushedRecord(1.0, "worker-1", b"1234")]))
+    for _ in range(2):
+        buffer.add("worker-1", b"567890")
+        taken = buffer.take()
+        assert [one.record for one in taken] == [b"1234", b"567890"]
+        buffer.put_back(deque([taken[0]]))
+    buffer.take()
+    # One that has to be in one piece begins at the block's start; the next one follows it.
+    for record in (b"123456", b"7890a", b"bcde"):
+        buffer.add("worker-1", record)
+    assert [one.record for one in buffer.take()] == [b"7890a", b"bcde"]
+
+
+def test_records_that_went_leave_their_room() -> None:
+    buffer = RetransmissionBuffer(room=10)
+    for record in (b"aaaa", b"bbbb", b"cc", b"d"):
+        buffer.add("worker-1", record)
+    buffer.put_back(deque([PushedRecord(1.0, "worker-1", b"x")]))
+    buffer.add("worker-1", b"e")
+    assert [one.record for one in buffer.take()] == [b"x", b"bbbb", b"cc", b"d", b"e"]
+
+
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=12), st.just(None)), max_size=40))
 def test_the_newest_records_that_fit_are_kept_whole(steps: list[bytes | None]) -> None:
     buffer, room = RetransmissionBuffer(room=10), 10
@@ -161,6 +240,8 @@ def test_the_newest_records_that_fit_are_kept_whole(steps: list[bytes | None]) -
             continue
         buffer.add("worker-1", record)
         kept += [record] if len(record) <= room else []
+    # Never in more memory than the room.
+    assert len(buffer._block) in (0, room)
     taken = [one.record for one in buffer.take()]
     # Whole, in order, none left out between two, within the room.
     assert taken == kept[len(kept) - len(taken) :]

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from apps.billing import balances, ledger, reservations, worker_leases
 from apps.billing.models import LedgerEntry
-from apps.billing.reservations import ReservationRequest
+from apps.billing.reservations import Hold, Note, ReservationRequest
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
@@ -23,6 +24,7 @@ from apps.kernel.money import NANO
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
 from apps.logs import partitions
+from apps.logs.entry import Entry
 from apps.logs.models import RequestLog
 from tests.logs.entries import entry, id_at
 from tests.support.cast import World, make_key, world
@@ -86,29 +88,66 @@ def test_a_record_behind_a_crowd_of_another_organizations_is_settled_with_it() -
     assert RequestLog.objects.filter(pk=alone.id).exists()
 
 
-@pytest.mark.django_db
-def test_a_hold_stays_while_its_record_arrives_during_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker only seemed dead, and records a request just after the sweeper has measured the stream."""
-    key = make_key(world.olivia, world.project).key
+def granted(world: World) -> Entry:
+    """Give an organization 5 USD; return the record of a request that costs 1."""
     ledger.grant(world.acme.id, Decimal(5), "credits")
     balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
-    record = entry(key, cost=Decimal(1))
+    return entry(make_key(world.olivia, world.project).key, cost=Decimal(1))
+
+
+def hold_of(record: Entry) -> Hold:
+    """Reserve 2 USD for a request, as its worker does."""
     answer = reservations.reserve(
         ReservationRequest(
             id=record.id,
             worker="worker-1",
-            organization_id=world.acme.id,
-            api_key_id=key.id,
+            organization_id=record.organization_id,
+            api_key_id=record.api_key_id,
             amount_nanos=2 * NANO,
             from_credits=True,
-            key_limit_nanos=None,
             catalog_token=generation.read_generation_token(generation.CATALOG),
-            organization_token=generation.read_generation_token(generation.organization_scope(world.acme.id)),
+            organization_token=generation.read_generation_token(generation.organization_scope(record.organization_id)),
             payload=encode(replace(record, swept=True, cost=None)).decode(),
         )
     )
     assert answer.hold is not None
-    hold, depth_of = answer.hold, outbox.depth_of
+    return answer.hold
+
+
+@pytest.mark.django_db
+def test_what_a_worker_reserves_after_it_stood_still_is_not_swept_with_its_older_holds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweeper has found that its lease is over; it goes on before its next heartbeat."""
+    record, notes_of = granted(world), reservations.notes_of
+
+    def notes_after_a_reservation(worker: str, shard: int) -> dict[UUID, Note]:
+        hold_of(record)
+        return notes_of(worker, shard)
+
+    worker_leases.expire_lease("worker-1")
+    outbox.prepare()
+    monkeypatch.setattr(reservations, "notes_of", notes_after_a_reservation)
+    assert sweep() == 0
+    assert client().xlen(outbox.STREAMS[0]) == 0
+    assert list(notes_of("worker-1", 0)) == [record.id]
+    assert client().hget(balances.key("organization", world.acme.id), "held") == str(2 * NANO)
+    # When it dies after all, its hold comes back.
+    worker_leases.expire_lease("worker-1")
+    monkeypatch.setattr(reservations, "notes_of", notes_of)
+    assert sweep() == 1
+    assert settle_all() == 1
+    assert client().hget(balances.key("organization", world.acme.id), "held") == "0"
+    assert client().zcard(worker_leases.WORKERS[0]) == 1
+    assert sweep() == 0
+    assert client().zcard(worker_leases.WORKERS[0]) == 0
+
+
+@pytest.mark.django_db
+def test_a_hold_stays_while_its_record_arrives_during_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker only seemed dead, and records a request just after the sweeper has measured the stream."""
+    record = granted(world)
+    hold, depth_of = hold_of(record), outbox.depth_of
 
     def depth_before_the_record(shard: int) -> tuple[int, float]:
         depth = depth_of(shard)

@@ -17,8 +17,8 @@ from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
+from apps.mcp_servers.http_exchange import McpServerRefused, McpServerTimeout
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.http_exchange import McpServerRefused, McpServerTimeout
 from apps.organizations.models import Organization, Project
 from tests.support.guardrails_in_force import forbid, guard, written
 from tests.support.mcp_stand_in import TOKEN, StandIn, tool

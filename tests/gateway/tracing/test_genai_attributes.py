@@ -16,7 +16,7 @@ from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of, describe
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
-from apps.gateway.tracing.span_exporter import encode_trace
+from apps.gateway.tracing.tracer import encode_trace
 from apps.logs.entry import Entry
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import values_of

@@ -11,9 +11,9 @@ import requests
 from prometheus_client import REGISTRY
 
 from apps.gateway.metrics import flush_to_prometheus
-from apps.gateway.tracing import otlp, span_exporter
+from apps.gateway.tracing import otlp, tracer
 from apps.gateway.tracing.request_trace import MAX_SPANS, Callee, RequestTrace
-from apps.gateway.tracing.span_exporter import SpanExporter, encode_trace
+from apps.gateway.tracing.tracer import SpanExporter, encode_trace
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.stack.product import eventually
 from tests.support.otlp_collector import Collector, collector
@@ -70,8 +70,8 @@ def test_traces_are_encoded_so_many_at_a_time(
     collected: Collector, monkeypatch: pytest.MonkeyPatch, added: int, encoded: int
 ) -> None:
     found: list[bytes] = []
-    monkeypatch.setattr(span_exporter, "TOGETHER", 3)
-    monkeypatch.setattr(span_exporter, "encode_trace", lambda trace: found.append(encode_trace(trace)) or found[-1])
+    monkeypatch.setattr(tracer, "TOGETHER", 3)
+    monkeypatch.setattr(tracer, "encode_trace", lambda trace: found.append(encode_trace(trace)) or found[-1])
     exporter = SpanExporter(every=3600)
     for _ in range(added):
         exporter.add(ended_trace())
@@ -83,7 +83,7 @@ def test_traces_are_encoded_so_many_at_a_time(
 
 def test_a_trace_with_content_waits_for_no_other(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
-    monkeypatch.setattr(span_exporter, "encode_trace", lambda trace: found.append(trace.task) or b"")
+    monkeypatch.setattr(tracer, "encode_trace", lambda trace: found.append(trace.task) or b"")
     exporter = SpanExporter(every=3600)
     for task in ("chat", "embeddings"):
         trace = ended_trace()
@@ -104,8 +104,8 @@ def test_a_trace_that_cannot_be_encoded_takes_no_other_with_it(collected: Collec
 
 
 def test_no_more_traces_wait_than_there_is_room_for(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_exporter, "TOGETHER", 1)
-    monkeypatch.setattr(span_exporter, "MAX_WAITING", 2 * len(encode_trace(ended_trace())))
+    monkeypatch.setattr(tracer, "TOGETHER", 1)
+    monkeypatch.setattr(tracer, "MAX_WAITING", 2 * len(encode_trace(ended_trace())))
     exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
     for _ in range(5):
         exporter.add(ended_trace())
@@ -118,8 +118,8 @@ def test_a_message_has_so_many_bytes_and_room_is_free_again_once_it_is_taken(
     collected: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(encode_trace(ended_trace()))
-    monkeypatch.setattr(span_exporter, "_BATCH", 2 * size)
-    monkeypatch.setattr(span_exporter, "MAX_WAITING", 5 * size)
+    monkeypatch.setattr(tracer, "_BATCH", 2 * size)
+    monkeypatch.setattr(tracer, "MAX_WAITING", 5 * size)
     exporter = SpanExporter(every=3600)
     for _ in range(2):
         for _ in range(5):

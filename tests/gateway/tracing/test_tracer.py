@@ -12,7 +12,7 @@ import pytest
 
 from apps.gateway.tracing import otlp, tracer
 from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.tracing.span_exporter import SpanExporter
+from apps.gateway.tracing.tracer import SpanExporter
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from gateway_project.configuration.telemetry_settings import TelemetrySettings

@@ -9,7 +9,7 @@ from typing import Any
 import gevent
 import pytest
 
-from apps.gateway.upstream import dns_cache
+from apps.gateway.upstream import connection_pool
 from apps.kernel.concurrency import name_lookup
 from apps.kernel.concurrency.name_lookup import TenantLookups
 from tests.support.hanging_names import hanging_names, wait_until
@@ -50,12 +50,12 @@ def names(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def forget_all() -> None:
-    dns_cache._lookups.clear()
-    dns_cache._answers.clear()
+    connection_pool._lookups.clear()
+    connection_pool._answers.clear()
 
 
 def connect(host: str = "api.example.com", timeout: float = 2.0) -> None:
-    dns_cache.connect(host, 443, timeout).close()
+    connection_pool.connect(host, 443, timeout).close()
 
 
 def test_who_asks_at_the_same_time_or_soon_after_shares_a_look_up(names: Names) -> None:
@@ -69,11 +69,11 @@ def test_who_asks_at_the_same_time_or_soon_after_shares_a_look_up(names: Names) 
 
 def test_an_answer_stands_for_ten_seconds(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     connect()
-    now = dns_cache.time.monotonic()
-    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 9.9)
+    now = connection_pool.time.monotonic()
+    monkeypatch.setattr(connection_pool.time, "monotonic", lambda: now + 9.9)
     connect()
     assert len(names.asked) == 1
-    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 10.1)
+    monkeypatch.setattr(connection_pool.time, "monotonic", lambda: now + 10.1)
     connect()
     assert len(names.asked) == 2
 
@@ -98,7 +98,7 @@ def test_a_name_service_that_hangs_takes_no_longer_than_a_connection_may(names: 
 def test_the_next_address_is_tried(names: Names) -> None:
     names.found = ["127.0.0.2", "127.0.0.1"]
     names_port = names.port
-    sock = dns_cache.connect("api.example.com", 443, 2.0)
+    sock = connection_pool.connect("api.example.com", 443, 2.0)
     assert sock.getpeername() == ("127.0.0.1", names_port)
     sock.close()
 
@@ -115,28 +115,28 @@ def test_a_name_that_leads_nowhere_is_looked_up_again(names: Names) -> None:
 def test_an_address_is_not_looked_up(host: str, names: Names) -> None:
     family: Any = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as server:
-        dns_cache.connect(host, server.getsockname()[1], 2.0).close()
+        connection_pool.connect(host, server.getsockname()[1], 2.0).close()
     assert names.asked == []
 
 
 def test_names_do_not_pile_up(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_cache, "_MAX_NAMES", 3)
+    monkeypatch.setattr(connection_pool, "_MAX_NAMES", 3)
     for number in range(5):
         connect(f"{number}.example.com")
-    assert len(dns_cache._lookups) == 2
+    assert len(connection_pool._lookups) == 2
 
 
 def test_while_a_name_fails_its_last_addresses_are_used_and_it_is_asked_for_again(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect()
-    now = dns_cache.time.monotonic()
+    now = connection_pool.time.monotonic()
     names.found = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 3_599)
+    monkeypatch.setattr(connection_pool.time, "monotonic", lambda: now + 3_599)
     connect()
     connect()
     assert len(names.asked) == 3
-    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 3_601)
+    monkeypatch.setattr(connection_pool.time, "monotonic", lambda: now + 3_601)
     with pytest.raises(socket.gaierror):
         connect()
 
@@ -145,18 +145,18 @@ def test_while_a_name_service_hangs_the_last_addresses_are_used_and_one_thread_w
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_all()
-    monkeypatch.setattr(dns_cache, "_STALE_AFTER", 0.01)
+    monkeypatch.setattr(connection_pool, "_STALE_AFTER", 0.01)
     port = listener.getsockname()[1]
     with hanging_names(monkeypatch) as service:
         service.release()
-        dns_cache.connect("tar.provider.example", port, 2.0).close()
+        connection_pool.connect("tar.provider.example", port, 2.0).close()
     with hanging_names(monkeypatch) as service:
-        now = dns_cache.time.monotonic()
+        now = connection_pool.time.monotonic()
         with monkeypatch.context() as later:
-            later.setattr(dns_cache.time, "monotonic", lambda: now + 60)
-            dns_cache.connect("tar.provider.example", port, 2.0).close()
-            later.setattr(dns_cache.time, "monotonic", lambda: now + 120)
-            dns_cache.connect("tar.provider.example", port, 2.0).close()
+            later.setattr(connection_pool.time, "monotonic", lambda: now + 60)
+            connection_pool.connect("tar.provider.example", port, 2.0).close()
+            later.setattr(connection_pool.time, "monotonic", lambda: now + 120)
+            connection_pool.connect("tar.provider.example", port, 2.0).close()
         wait_until(lambda: service.hanging)
         assert service.asked == ["tar.provider.example"]
     forget_all()
@@ -170,7 +170,7 @@ def test_tenants_names_that_hang_keep_no_provider_waiting(
         tenants = TenantLookups(threads=20, share=20)
         asking = [gevent.spawn(tenants.find, f"tar{number}.example", 443, None, 60.0) for number in range(20)]
         wait_until(lambda: len(service.hanging) == 20)
-        dns_cache.connect("api.provider.example", listener.getsockname()[1], 60.0).close()
+        connection_pool.connect("api.provider.example", listener.getsockname()[1], 60.0).close()
         assert not service.is_released
         service.release()
         gevent.joinall(asking, timeout=60, raise_error=True)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.gateway.upstream.fan_out import MAX_CALLS
+from apps.gateway.upstream.parallel_calls import MAX_CALLS
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all

@@ -23,6 +23,7 @@ from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.jobs import check_address
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
+from tests.support.hanging_names import wait_until
 from tests.support.image_requests import PNG, edit, generate, size_of
 from tests.support.upstream import Caller, settle_all
 
@@ -126,12 +127,18 @@ def test_a_client_that_leaves_ends_the_looks_and_pays_nothing(flux: Caller, monk
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(ClientRequest, "watch_disconnect", lambda _: ClientDisconnect(ours))
     tag = uuid4().hex
-    leaving = gevent.spawn_later(1.2, theirs.close)
+
+    def leave() -> None:
+        wait_until(lambda: len(flux.sent(tag)) > 1)
+        theirs.close()
+
+    leaving = gevent.spawn(leave)
     response = generate(flux, f"a cat [[sandbox tag={tag} pending=1000000]]", model=MODEL)
     leaving.join()
     assert response.status_code == 499
     looks = len(flux.sent(tag))
     assert looks > 1
+    # Longer than between two looks.
     gevent.sleep(0.3)
     assert len(flux.sent(tag)) == looks
     settle_all()

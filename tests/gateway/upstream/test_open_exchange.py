@@ -52,7 +52,7 @@ def studio(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The base URL of a provider."""
     monkeypatch.setattr(Studio, "seen", [], raising=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), Studio) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -18,8 +18,7 @@ from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Source, Text, ToolResult
 from apps.gateway.dialects.chat import anthropic, google, openai, vertex_anthropic
 from apps.gateway.upstream import remote_media
-from apps.gateway.upstream.remote_file import FetchTimeouts
-from apps.gateway.upstream.remote_media import RemoteMedia
+from apps.gateway.upstream.remote_media import FetchTimeouts, RemoteMedia
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.valkey import generation
 from tests.support.upstream import Caller
@@ -46,7 +45,7 @@ FILES: dict[str, tuple[int, str, bytes]] = {
 def files() -> Iterator[str]:
     """The address of a web server with files on it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.core.management import call_command
 from django.db import OperationalError
 from django.test import Client
@@ -139,7 +139,7 @@ class TestSystem:
             CIRCUIT_BREAKERS.record_failure("openai/gpt-5")
         CIRCUIT_BREAKERS.record_success("openai/gpt-4", first_token_ms=90, tokens=10, seconds=1)
         CIRCUIT_BREAKERS.sync()
-        [line] = operator.get("/admin/").context["board"]
+        [line] = [one for one in operator.get("/admin/").context["board"] if one["id"] == "openai"]
         assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.67%")
         CIRCUIT_BREAKERS.reset()
 
@@ -184,7 +184,7 @@ class TestAbsence:
         def slow(*_: Any) -> Any:
             raise OperationalError
 
-        monkeypatch.setattr("gateway_project.admin_site.dashboard.read_report", slow)
+        monkeypatch.setattr("gateway_project.admin_site.pages.read_report", slow)
         response = operator.get("/admin/")
         assert "Traffic: not reachable" in response.content.decode()
         assert dict(response.context["tables"])["Stores"] is not None
@@ -202,6 +202,16 @@ class TestWhoSeesWhat:
         call_command("migrate", verbosity=0)
         now = {group.name: group.permissions.count() for group in Group.objects.all()}
         assert now == {**made, "support": 0}
+
+    def test_a_migration_adds_the_permissions_of_new_tables_and_no_others(self, db: None) -> None:
+        finance = Group.objects.get(name="finance")
+        finance.permissions.remove(Permission.objects.get(codename="view_ledgerentry"))
+        # A table of the next version.
+        Permission.objects.get(codename="view_clearingaccount").delete()
+        before = set(finance.permissions.values_list("codename", flat=True))
+        assert before.isdisjoint({"view_ledgerentry", "view_clearingaccount"})
+        call_command("migrate", verbosity=0)
+        assert set(finance.permissions.values_list("codename", flat=True)) == before | {"view_clearingaccount"}
 
     def test_every_permission_of_a_group_is_there(self, db: None) -> None:
         """A table that is renamed would be taken away from the groups without a word."""

@@ -15,6 +15,8 @@ SECRETS = {
     "MCP_HEADER": "a header for tickets",
     "SINK_SECRET": "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3A=",
     "GUARD_SECRET": "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3A=",
+    "SLACK_URL": "https://93.184.215.14/services/T000/B000/XXXX",
+    "PAGERDUTY_KEY": "R0123456789ABCDEFGHIJKLMNOPQRSTU",
 }
 # One of everything. Addresses are numbers, so that no name is looked up.
 WHOLE = """\
@@ -24,6 +26,7 @@ organization:
 teams:
   - {name: Ranking, parent: Search}
   - name: Search
+    members: [{email: Olivia@example.com, isLead: true}]
 serviceAccounts:
   - {name: Web shop, team: Search}
 projects:
@@ -56,8 +59,17 @@ providerKeys:
     providerName: ours
     baseUrl: https://93.184.215.14
     token: ${OWN_TOKEN}
+    replicas: [https://93.184.215.15]
     models:
       - {model: llama, contextLength: 4096, inputPrice: 1, outputPrice: "2.5"}
+      - {model: qwen, alias: our-qwen, hourlyPrice: "2.5", tokensPerHour: 5000000, overrides: {vision: false}}
+limits:
+  - {name: Everything, scope: organization, counts: usd, window: month, timeZone: Europe/Berlin, amount: 500}
+  - {name: Daily of Search, scope: team, of: Search, counts: requests, window: day, rolling: 7, amount: 1000}
+  - {name: CI, scope: key, of: Default Project/CI, model: "gpt-5*", counts: tokens, window: lifetime, amount: 10000}
+  - {name: Shop, scope: member, of: Web shop, counts: usd, window: week, startsOn: 2026-01-07, amount: "9.5"}
+  - {name: Cheap, scope: model, model: "echo", counts: usd, window: day, amount: 1}
+  - {name: Visitors, scope: end_user, of: Default Project, endUser: bob, counts: requests, window: hour, amount: 5}
 mcpServers:
   - name: tickets
     url: https://93.184.215.14/mcp
@@ -74,6 +86,18 @@ logSinks:
     includeContent: true
     format: json
     secret: ${SINK_SECRET}
+alertDestinations:
+  - {name: team chat, kind: slack, webhookUrl: "${SLACK_URL}"}
+  - {name: on call, kind: pagerduty, url: https://93.184.215.14/v2/enqueue, routingKey: "${PAGERDUTY_KEY}"}
+  - {name: hook, kind: webhook, url: https://93.184.215.14/alerts, secret: "${SINK_SECRET}", status: inactive}
+alertRules:
+  - {kind: balance_low, amount: 5}
+  - {kind: limit_share, percent: 80, status: inactive}
+  - {kind: limit_share, percent: 100, destinations: [on call]}
+  - {kind: integration_off}
+  - {kind: payment_failed, destinations: []}
+  - {kind: daily_spend, factor: 3, floor: "12.50"}
+  - {kind: error_rate, percent: 20, aspect: provider, destinations: [team chat, on call]}
 guardrails:
   config:
     enabled: true

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 import yaml
+from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
+from apps.alerts.evaluation import watch
+from apps.alerts.models import AlertDestination, AlertRule
 from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.limits.models import Limit
 from apps.log_sinks.models import LogSink
 from apps.mcp_servers.models import McpServer
-from apps.organizations.models import AuditEntry, ManagementScope, Organization, Plan, Project
+from apps.organizations.models import AuditEntry, ManagementScope, Organization, Plan, Project, ServiceAccount
 from gateway_project.configuration.data_directory import PROJECT
 from tests.gateway_project.config_as_code.files import SECRETS, WHOLE, Terminal
 from tests.support.cast import Caller, World, make_key, make_management_key, make_organization, world
@@ -38,6 +42,8 @@ def acme(
 ) -> Terminal:
     """An admin's terminal for Acme, which is on the plan enterprise; the secrets of the files are set."""
     Organization.objects.update(plan=Plan.ENTERPRISE)
+    # Its first rules are there, as after its first minute.
+    watch(world.acme.id, timezone.now())
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     key = make_management_key(world.olivia, world.acme, *ManagementScope).token
@@ -47,6 +53,7 @@ def acme(
 def rows() -> list[int]:
     """Return how many things there are, and changes in the audit log."""
     kinds = (Project, ApiKey, IamRule, ProviderKey, McpServer, LogSink, GuardrailConfig, CustomRule, AuditEntry)
+    kinds += (AlertDestination, AlertRule)
     return [kind._default_manager.count() for kind in kinds]
 
 
@@ -64,13 +71,54 @@ def test_an_exported_organization_makes_an_empty_one_the_same(
         {"amount": "5", "period": "day"},
     )
     assert [key["status"] for key in default["keys"]] == ["active", "inactive"]
-    assert document["teams"] == [{"name": "Search", "parent": None}, {"name": "Ranking", "parent": "Search"}]
+    assert document["teams"] == [
+        {"name": "Search", "parent": None, "members": [{"email": "olivia@example.com", "isLead": True}]},
+        {"name": "Ranking", "parent": "Search", "members": []},
+    ]
     assert document["serviceAccounts"] == [{"name": "Web shop", "team": "Search"}]
     assert [(one["team"], one["serviceAccount"]) for one in default["keys"]] == [("Search", "Web shop"), (None, None)]
     assert (default["team"], old["team"]) == ("Ranking", None)
     assert (old["status"], old["keys"][0]["description"]) == ("archived", "still there")
+    limits = {one["name"]: one for one in document["limits"]}
+    assert {name: one.get("of") for name, one in limits.items()} == {
+        "CI": "Default Project/CI",
+        "Cheap": None,
+        "Daily of Search": "Search",
+        "Everything": None,
+        "Shop": "Web shop",
+        "Visitors": "Default Project",
+    }
+    assert limits["Shop"] == {
+        "name": "Shop",
+        "scope": "member",
+        "of": "Web shop",
+        "counts": "usd",
+        "window": "week",
+        "startsOn": "2026-01-07",
+        "timeZone": "UTC",
+        "amount": "9.5",
+        "action": "refuse",
+    }
     assert document["mcpServers"][0]["projects"] == ["Old"]
     assert document["logSinks"][0]["secret"] == "${LOG_SINK_ARCHIVE_SECRET}"
+    assert document["alertDestinations"] == [
+        {"name": "hook", "kind": "webhook", "url": "https://93.184.215.14/alerts", "status": "inactive"}
+        | {"secret": "${ALERT_DESTINATION_HOOK_SECRET}"},
+        {"name": "on call", "kind": "pagerduty", "url": "https://93.184.215.14/v2/enqueue", "status": "active"}
+        | {"routingKey": "${ALERT_DESTINATION_ON_CALL_ROUTING_KEY}"},
+        {"name": "team chat", "kind": "slack", "status": "active"}
+        | {"webhookUrl": "${ALERT_DESTINATION_TEAM_CHAT_WEBHOOK_URL}"},
+    ]
+    assert [(one["kind"], one["status"], one["destinations"]) for one in document["alertRules"]] == [
+        ("balance_low", "active", None),
+        ("limit_share", "inactive", None),
+        ("limit_share", "active", ["on call"]),
+        ("integration_off", "active", None),
+        ("payment_failed", "active", []),
+        ("daily_spend", "active", None),
+        ("error_rate", "active", ["team chat", "on call"]),
+    ]
+    assert document["alertRules"][5]["floor"] == "12.5"
     # In the order in which they run.
     assert [rule["name"] for rule in document["guardrails"]["rules"]] == ["ours", "falcons"]
     assert document["guardrails"]["rules"][0]["config"]["secret"] == "${GUARDRAIL_OURS_SECRET}"
@@ -84,6 +132,9 @@ def test_an_exported_organization_makes_an_empty_one_the_same(
         "MCP_SERVER_TICKETS_X_TEAM": SECRETS["MCP_HEADER"],
         "LOG_SINK_ARCHIVE_SECRET": SECRETS["SINK_SECRET"],
         "GUARDRAIL_OURS_SECRET": SECRETS["GUARD_SECRET"],
+        "ALERT_DESTINATION_HOOK_SECRET": SECRETS["SINK_SECRET"],
+        "ALERT_DESTINATION_ON_CALL_ROUTING_KEY": SECRETS["PAGERDUTY_KEY"],
+        "ALERT_DESTINATION_TEAM_CHAT_WEBHOOK_URL": SECRETS["SLACK_URL"],
     }.items():
         monkeypatch.setenv(name, value)
     assert other.apply(exported.out).code == 0
@@ -292,8 +343,31 @@ def test_a_secret_that_is_not_set_is_refused_before_anything_is_sent(
         ("version: 1\nteams: [{name: A, parent: B}]", "teams[0].parent: There is no team of this name"),
         ("version: 1\nteams: [{name: A, parent: A}]", "teams[0].parent: Must be a team that is part"),
         ("version: 1\nprojects: [{name: A, team: B}]", "projects[0].team: There is no team of this name"),
+        (
+            "version: 1\nlimits: [{name: A, scope: team, of: B, counts: usd, window: day, amount: 1}]",
+            "limits[0].of: There is no team of this name",
+        ),
+        (
+            "version: 1\nlimits: [{name: A, scope: team, counts: usd, window: day, amount: 1}]",
+            "limits[0].of: Required",
+        ),
+        (
+            "version: 1\nlimits: [{name: A, scope: organization, of: B, counts: usd, window: day, amount: 1}]",
+            "limits[0].of: Not a field of the scope organization",
+        ),
+        (
+            "version: 1\nteams: [{name: A, members: [{email: x@example.com}]}]",
+            "teams[0].members[0].email: No member of the organization has this address",
+        ),
         ("version: 1\nprojects: [{name: A, keys: [{description: b, serviceAccount: C}]}]",
          "projects[0].keys[0].serviceAccount: There is no service account of this name"),
+        ("version: 1\nalertRules: [{kind: latency, milliseconds: 9, aspect: model, destinations: [none]}]",
+         "alertRules[0].destinations[0]: There is no alert destination of this name"),
+        ("version: 1\nalertRules: [{kind: error_rate, percent: 5, aspect: model, name: ''}, "
+         "{kind: error_rate, percent: 5, aspect: model, minRequests: 20}]",
+         "alertRules[1].kind: alertRules[0] has the same name"),
+        ("version: 1\nalertDestinations: [{name: a, kind: slack, webhookUrl: 'https://hooks.slack.com/services/T0'}]",
+         "alertDestinations[0].webhookUrl: Must name an environment variable"),
         ("version: 1\na: &a [*a]", "a: Anchors"),
     ],
     ids=lambda text: text[:50],
@@ -304,6 +378,28 @@ def test_a_wrong_file_changes_nothing(acme: Terminal, text: str, words: str) -> 
     assert (refused.code, refused.out) == (1, "")
     assert words in refused.err
     assert rows() == before
+
+
+def test_a_service_account_named_like_a_member_is_another_owner(acme: Terminal, world: World) -> None:
+    address = world.olivia.email
+    text = f"""\
+version: 1
+serviceAccounts: [{{name: {address}}}]
+limits:
+  - {{name: Hers, scope: member, of: {address}, counts: requests, window: day, amount: 1}}
+  - {{name: The account's, scope: member, of: service-account/{address}, counts: requests, window: day, amount: 2}}
+"""
+    applied = acme.apply(text)
+    assert (applied.err, applied.code) == ("", 0)
+    account = ServiceAccount.objects.get()
+    assert dict(Limit.objects.values_list("name", "member_id")) == {
+        "Hers": world.olivia.pk,
+        "The account's": account.account_id,
+    }
+    document = yaml.safe_load(acme.run("export").out)
+    owners = {one["name"]: one["of"] for one in document["limits"]}
+    assert owners == {"Hers": address, "The account's": f"service-account/{address}"}
+    assert acme.apply(text, "--prune").out.endswith("No changes.\n")
 
 
 def test_two_things_of_one_name_are_refused_by_name(acme: Terminal, world: World) -> None:

@@ -9,17 +9,26 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from apps.alerts.kind_names import KindName
+from apps.alerts.models import AlertDestination
+from apps.alerts.serializers import (
+    AlertDestinationChangesShape,
+    AlertRuleChangesShape,
+    NewAlertDestinationShape,
+    NewAlertRuleShape,
+)
 from apps.guardrails.models import Action, CustomRule
 from apps.guardrails.outside import outside_types
 from apps.guardrails.serializers import CustomRuleChangesShape, GuardrailChangesShape
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewProviderKeyShape, OwnModelChangesShape
+from apps.limits.serializers import NewLimitShape
 from apps.log_sinks.models import LogSink
 from apps.log_sinks.serializers import NewSinkShape
 from apps.mcp_servers.serializers import NewServerShape, ServerChangesShape
 from apps.organizations.models import Mode, OutagePolicy, RetentionLevel
 from apps.organizations.serializers import OrganizationChangesShape, ProjectChangesShape
-from apps.organizations.teams.serializers import NewServiceAccountShape, NewTeamShape
+from apps.organizations.teams.serializers import NewServiceAccountShape, NewTeamMemberShape, NewTeamShape
 from gateway_project.config_as_code import document
 from gateway_project.config_as_code.document import GUARD_SECRETS, read_document, schema
 from gateway_project.config_as_code.yaml_file import ConfigError, read_yaml
@@ -76,6 +85,8 @@ def test_a_file_that_is_wrong_is_refused_with_its_path(text: str, words: str) ->
 SHAPES: list[tuple[Any, list[Any]]] = [
     (document.OrganizationEntry, [OrganizationChangesShape]),
     (document.TeamEntry, [NewTeamShape]),
+    (document.TeamMemberEntry, [NewTeamMemberShape]),
+    (document.LimitEntry, [NewLimitShape]),
     (document.ServiceAccountEntry, [NewServiceAccountShape]),
     (document.ProjectEntry, [ProjectChangesShape]),
     (document.ApiKeyEntry, [KeyChangesShape, KeyLimitShape]),
@@ -83,6 +94,8 @@ SHAPES: list[tuple[Any, list[Any]]] = [
     (document.ProviderKeyEntry, [NewProviderKeyShape]),
     (document.McpServerEntry, [ServerChangesShape, NewServerShape]),
     (document.LogSinkEntry, [NewSinkShape]),
+    (document.AlertDestinationEntry, [NewAlertDestinationShape, AlertDestinationChangesShape]),
+    (document.AlertRuleEntry, [NewAlertRuleShape, AlertRuleChangesShape]),
     (document.GuardrailConfigEntry, [GuardrailChangesShape]),
     (document.GuardrailRuleEntry, [CustomRuleChangesShape]),
 ]
@@ -91,8 +104,10 @@ LEFT_OUT = {
     *("billingEmail", "billingCompany", "billingAddress", "billingTaxId"),
     *("autoTopUpEnabled", "autoTopUpThreshold", "autoTopUpAmount"),
     *("organizationId", "projectIds", "acceptedTools", "teamId", "parentId", "serviceAccountId"),
+    *("memberId", "scopeId", "raisedAmount", "raisedUntil", "raiseReason", "destinationIds"),
 }
 OWN = {"keys", "accessRules", "models", "projects", "status", "team", "parent", "serviceAccount"}
+OWN |= {"members", "email", "of", "destinations", "webhookUrl"}
 
 
 @pytest.mark.parametrize(("entry", "shapes"), SHAPES, ids=lambda value: getattr(value, "__name__", ""))
@@ -116,6 +131,8 @@ def test_a_file_has_the_words_of_the_api() -> None:
     assert words("PeriodLimitEntry", "period") == set(ApiKey.Period.values)
     assert words("AccessRuleEntry", "ruleType") == set(IamRule.Type.values)
     assert words("LogSinkEntry", "kind") == set(LogSink.Kind.values)
+    assert words("AlertDestinationEntry", "kind") == set(AlertDestination.Kind.values)
+    assert words("AlertRuleEntry", "kind") == set(KindName.values)
     assert words("GuardrailRuleEntry", "type") == set(CustomRule.Type.values)
     assert words("GuardrailRuleEntry", "action") == words("GuardrailConfigEntry", "piiAction") == set(Action.values)
 

@@ -46,7 +46,7 @@ def server() -> Iterator[Any]:
     made: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     made.asked, made.answers = [], []
     made.url = f"http://127.0.0.1:{made.server_port}"
-    Thread(target=made.serve_forever, daemon=True).start()
+    Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
     yield made
     made.shutdown()
     made.server_close()

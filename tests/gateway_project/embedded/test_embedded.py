@@ -85,7 +85,7 @@ def test_every_reader_of_a_url_understands_it(place: Path) -> None:
         with Connection(env.celery_broker_url(stores.redis_url, database=1)) as broker:
             queue = broker.SimpleQueue("words")
             queue.put("hello")
-            assert queue.get(timeout=2).payload == "hello"
+            assert queue.get(timeout=60).payload == "hello"
             queue.close()
 
 

@@ -88,6 +88,7 @@ def test_a_disk_that_fails_is_told_of_once(tmp_path: Path) -> None:
     )
     assert flusher.stdout
     assert "does not get to the disk: [Errno" in flusher.stdout.readline()
+    # It tries again twenty times meanwhile.
     time.sleep(0.2)
     flusher.kill()
     assert flusher.stdout.read() == ""

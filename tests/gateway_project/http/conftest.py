@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import IO
 
 import pytest
 
-from tests.stack.product import descendants, eventually
+from tests.stack.product import descendants, eventually, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 # The file that lets held requests go, as in `application.py`, which only the server imports.
@@ -102,8 +101,7 @@ class serving:  # noqa: N801 - reads as what it does
     """
 
     def __init__(self, *settings: str, **variables: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._settings = settings
         self._variables = variables
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
@@ -129,15 +127,8 @@ class serving:  # noqa: N801 - reads as what it does
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return Server(self._port, self.process.pid, Path(self._held.name), self._log)
-        raise AssertionError("the server did not start")
+        eventually(self._listens, patience=PATIENCE)
+        return Server(self._port, self.process.pid, Path(self._held.name), self._log)
 
     def __exit__(self, *_: object) -> None:
         (Path(self._held.name) / RELEASED).touch()
@@ -151,6 +142,12 @@ class serving:  # noqa: N801 - reads as what it does
             self.process.wait(PATIENCE)
             raise AssertionError(f"the server did not stop:\n{self._read()}") from None
         self.said = self._read()
+
+    def _listens(self) -> bool:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            return True
+        return False
 
     def _read(self) -> str:
         self._held.cleanup()

@@ -10,11 +10,19 @@ import pytest
 from apps.console.browser_session import COOKIE
 from apps.kernel.errors import ApiError, BodyTooLarge, Overloaded, RateLimited, RequestTimeout
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.body_reading import STREAMED_MEMORY, BodyAborted, BodyMemory, StreamedBody, read_body
 from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.limits import SMALLEST, ClientLimits, limit_of, streamed_limit_of
-from gateway_project.http.request_intake import AddressRateLimiter, RequestIntake
+from gateway_project.http.limits import SMALLEST, ClientLimits, is_model_route, limit_of, streamed_limit_of
+from gateway_project.http.request_intake import (
+    STREAMED_MEMORY,
+    AddressRateLimiter,
+    BodyAborted,
+    BodyMemory,
+    RequestIntake,
+    StreamedBody,
+    read_body,
+)
 from gateway_project.http.request_parser import BadRequest, HeadLimits, IncomingRequest
+from gateway_project.routes import TABLE
 
 LIMITS = ClientLimits(
     body=1_000_000,
@@ -207,6 +215,13 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
 def test_every_route_has_a_limit(path: str, limit: int) -> None:
     assert limit_of(path, 32 * 1024 * 1024) == limit
     assert limit_of(path, 1000) == 1000
+
+
+def test_every_route_whose_requests_are_admitted_is_a_model_route() -> None:
+    """A path without its prefix among `_MODEL_PREFIXES` would take bodies of 1 MB only."""
+    paths = [f"/{route.path}" for route in TABLE.rows if route.rate_family is not None]
+    assert len(paths) > 20
+    assert [path for path in paths if not is_model_route(path)] == []
 
 
 @pytest.mark.parametrize(

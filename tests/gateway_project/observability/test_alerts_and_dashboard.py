@@ -14,6 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apps.gateway.metrics import (
     BALANCE_SHEET_DIFFERENCE,
+    CLEARING_AGE,
+    CLEARING_AMOUNT,
     CLEARING_OVERDUE,
     FIRST_TOKEN,
     OFFLINE_DECISIONS,
@@ -56,6 +58,8 @@ def shown(caller: Caller) -> dict[str, set[str]]:
         (UNPRICED, ("sandbox", "echo")),
         (OFFLINE_DECISIONS, ("timeout", "admitted")),
         (RECONCILED_DIFFERENCES, ("ledger",)),
+        (CLEARING_AGE, ("held",)),
+        (CLEARING_AMOUNT, ("held",)),
         (CLEARING_OVERDUE, ("held",)),
         (BALANCE_SHEET_DIFFERENCE, ("ledger",)),
         (BILL_PROBLEM, ("openai",)),

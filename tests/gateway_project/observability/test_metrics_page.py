@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from gateway_project.observability.metrics_page import MAX_PAUSE, PacedRendering
+from gateway_project.observability.health import MAX_PAUSE, PacedRendering
 from tests.stack.product import eventually
 
 

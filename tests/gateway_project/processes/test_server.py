@@ -24,8 +24,7 @@ import pytest
 from redis import Redis
 
 from gateway_project.configuration import data_directory
-from gateway_project.configuration.server_config import free_port
-from tests.stack.product import eventually
+from tests.stack.product import eventually, free_port
 
 WEB = """
 import http.server, os, signal, socket, sys, time
@@ -276,7 +275,7 @@ def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable
     server.process.send_signal(signal.SIGUSR2)
     server.read_until("web was not reloaded: the new process ended (exit code 3)")
     assert psutil.pid_exists(first)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.0 200")
     # A later reload works.

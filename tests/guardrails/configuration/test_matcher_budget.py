@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from apps.guardrails.configuration import compiled_cache
-from apps.guardrails.configuration.matcher_budget import MAX_BYTES, MatcherBudget
+from apps.guardrails.configuration.compiled_cache import MAX_BYTES, MatcherBudget
 from apps.guardrails.custom import MAX_TYPE_BYTES, BadConfig, custom_types, require_memory
 from apps.guardrails.custom.blocked_terms import MAX_CHARACTERS
 from apps.guardrails.scanning.engine import EngineConfig
@@ -128,7 +128,7 @@ import django
 django.setup()
 import random
 from apps.guardrails.configuration import compiled_cache
-from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
+from apps.guardrails.configuration.compiled_cache import warm_up_rules_once
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.findings.scan_types import Segment

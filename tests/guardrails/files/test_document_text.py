@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pytest
 
-from apps.guardrails.files import document_cache, document_text
+from apps.guardrails.files import document_text
 from apps.guardrails.files.document_text import DocumentText, read_document_text
 from tests.support.documents import archive, docx, odt, pdf, pptx, xlsx
 
@@ -114,13 +114,13 @@ class TestKeptTexts:
             read.append(data)
             return DocumentText("x" * 10)
 
-        monkeypatch.setattr(document_cache, "read_document_text", count)
-        monkeypatch.setattr(document_cache, "_texts", OrderedDict())
-        monkeypatch.setattr(document_cache, "_size", 0)
-        monkeypatch.setattr(document_cache, "MAX_CHARACTERS", 2 * 510)
+        monkeypatch.setattr(document_text, "read_document_text", count)
+        monkeypatch.setattr(document_text, "_texts", OrderedDict())
+        monkeypatch.setattr(document_text, "_size", 0)
+        monkeypatch.setattr(document_text, "MAX_KEPT_CHARACTERS", 2 * 510)
         one, two, three = (f"only here {number}".encode() for number in range(3))
         for data in (one, one, two, one, three, one, two):
-            assert document_cache.document_text(data).text == "x" * 10
+            assert document_text.document_text(data).text == "x" * 10
         # The least recently used went for the third.
         assert read == [one, two, three, two]
-        assert document_cache._size <= document_cache.MAX_CHARACTERS
+        assert document_text._size <= document_text.MAX_KEPT_CHARACTERS

@@ -164,6 +164,8 @@ def test_a_list_of_mobile_numbers_in_chinese_is_found_whole() -> None:
         "We look at numbers dot by dot",
         "You can log in at posteo.net",
         "messages to 24 teams on 3 channels",
+        # Right but for its place: the province alone.
+        "110001198001010015",
     ],
 )
 def test_what_is_written_alike_passes(text: str) -> None:

@@ -97,3 +97,15 @@ def test_something_invisible_inside_hides_nothing() -> None:
 def test_patterns_have_short_stable_names() -> None:
     names = {span.pattern for row in rows_of(RULE) for span in spans(RULE, row["text"])}
     assert [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{1,30}", name)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # The first lines of keys without their heads: OpenSSH's, and RSA's of 1,024 bits.
+        "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW",
+        "MIICWwIBAAKBgQCd8LR3+AogzYh2k+zOacr5csOwNoZWbb7Ta8luLtsGIs+TU8FM",
+    ],
+)
+def test_a_private_key_without_its_head_is_found(line: str) -> None:
+    assert found("secrets", f"{line}\nQyNTUxOQ\n") == [("PRIVATE_KEY", line)]

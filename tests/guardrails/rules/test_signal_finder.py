@@ -28,7 +28,8 @@ def test_only_patterns_whose_heads_may_begin_there_are_tried(monkeypatch: pytest
     many = table(*((f"kind{number}", f"<h{number}d> (?:tail|end)") for number in range(300)))
     found = many.signals(b"a h7d tail and h71d, h8d tale, h299d end")
     assert [(signal.kind, signal.start, signal.end) for signal in found] == [("kind7", 2, 10), ("kind299", 31, 40)]
-    assert tried == ["kind7", "kind71", "kind8", "kind299"]
+    # Neither those whose head stands before another word, though a tail comes later.
+    assert tried == ["kind7", "kind299"]
 
 
 def test_signals_at_one_head_come_in_the_order_of_the_table() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.guardrails.attacks.argument_values import MAX_VALUES
-from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
+from apps.guardrails.findings.scan_types import ArgumentMark, ConversationText, ToolCallRequest
 from apps.guardrails.rules import tool_argument_origin
 from apps.guardrails.rules.tool_argument_origin import MAX_CHARACTERS, MAX_MARKS, find_in_calls, has_effects
 

@@ -106,7 +106,7 @@ def test_the_last_match_is_found_by_halves() -> None:
     ):
         match = pattern.search(raw)
         assert match is not None
-        assert find_last_end(pattern, raw, match) == max(one.end() for one in pattern.finditer(raw))
+        assert find_last_end(pattern, raw, *match.span()) == max(one.end() for one in pattern.finditer(raw))
 
 
 HOSTILE = {

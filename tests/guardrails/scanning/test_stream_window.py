@@ -11,6 +11,7 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, SystemRuleState
 from apps.guardrails.scanning.stream_window import HOLDBACK, StreamBlocked, StreamWindow
 from apps.guardrails.text.scanned_text import ScannedText
+from tests.guardrails.measuring import rows_of
 from tests.guardrails.rules_in_force import compiled, custom, term
 from tests.support.property_examples import examples
 
@@ -51,6 +52,14 @@ WORDS = st.sampled_from(
         "lorem ipsum dolor sit amet, consectetur adipiscing elit " * 6,
     ]
 )
+# The rules that judge answers, and what their corpora hold, among prose and lines of programs.
+ANSWERS = compiled(
+    system={name: SystemRuleState(action="redact") for name in ("document_leakage", "pii_detection", "secrets")}
+)
+TEXTS = st.sampled_from(
+    [row["text"] for name in ("document_leakage", "pii_detection", "secrets") for row in rows_of(name)]
+    + ["lorem ipsum dolor sit amet. " * 12, "    value = compute(value, 17)\n" * 9, "你好,世界。" * 30, "\n\n"]
+)
 
 
 def whole(rules: CompiledGuardrails, text: str) -> str:
@@ -82,6 +91,14 @@ def test_however_it_is_cut_it_is_masked_as_a_whole(text: str, sizes: list[int]) 
     assert out == whole(RULES, text)
     at_once = engine.screen_answer(RULES, [Segment(ScannedText(text), "assistant")]).findings
     assert [(one.rule_id, one.spans) for one in window.findings] == [(one.rule_id, one.spans) for one in at_once]
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=12), st.lists(st.integers(1, 300), min_size=1, max_size=6))
+@settings(max_examples=examples(60), deadline=None)
+def test_system_rules_mask_a_stream_as_a_whole(texts: list[str], sizes: list[int]) -> None:
+    text = "\n".join(texts)
+    window = StreamWindow(ANSWERS)
+    assert "".join([*map(window.feed, cut(text, sizes)), window.close()]) == whole(ANSWERS, text)
 
 
 @given(

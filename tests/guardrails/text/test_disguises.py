@@ -11,9 +11,8 @@ from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.rules import prompt_injection
 from apps.guardrails.text import obfuscation
-from apps.guardrails.text.ciphers import decipher, from_morse
 from apps.guardrails.text.decoding import find_decoded_texts
-from apps.guardrails.text.obfuscation import find_obfuscations
+from apps.guardrails.text.obfuscation import decipher, find_obfuscations, from_morse
 from apps.guardrails.text.rewriting import rewrite
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.guardrails.text.word_disguises import undo

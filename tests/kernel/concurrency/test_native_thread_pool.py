@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
+from apps.kernel.concurrency.native_thread_pool import ComputedOnce, NativeThreadPool
 from gateway_project.configuration.data_directory import PROJECT
 
 # A process of the product that ends while a thread is within RE2, which lets other threads run meanwhile.
@@ -80,3 +80,51 @@ def test_twenty_processes_end_side_by_side_without_an_abort() -> None:
     with ThreadPoolExecutor(4) as executor:
         ended = list(executor.map(lambda _: ending("sys.exit(0)", matches=10), range(20)))
     assert ended == [(0, "matched", "")] * 20
+
+
+# A process with an event loop in which three greenlets ask for a value that takes long, and another counts its turns.
+COMPUTING = """
+from gevent import monkey; monkey.patch_all()
+import threading, time, gevent
+from apps.kernel.concurrency.native_thread_pool import ComputedOnce
+loop, turns, threads = threading.get_ident(), [], set()
+clock = monkey.get_original("time", "monotonic")
+def work():
+    threads.add(monkey.get_original("_thread", "get_ident")())
+    until = clock() + 0.3
+    while clock() < until:
+        pass
+    return object()
+def count():
+    while True:
+        turns.append(True)
+        gevent.sleep(0.001)
+once = ComputedOnce(work)
+counting = gevent.spawn(count)
+asking = [gevent.spawn(once.get) for _ in range(3)]
+gevent.joinall(asking)
+found = {id(one.value) for one in asking}
+print(len(found), len(threads), monkey.get_original("_thread", "get_ident")() in threads, len(turns) > 10)
+"""
+
+
+def test_a_value_is_computed_once_on_a_thread_while_the_event_loop_goes_on() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPUTING], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["1", "1", "False", "True"]), done.stderr
+
+
+def test_a_value_whose_computation_failed_is_computed_by_the_next_caller() -> None:
+    tries = list[int]()
+
+    def work() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("not yet")
+        return "found"
+
+    once = ComputedOnce(work)
+    with pytest.raises(ValueError, match="not yet"):
+        once.get()
+    assert (once.get(), once.get(), len(tries)) == ("found", "found", 2)

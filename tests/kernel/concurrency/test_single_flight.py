@@ -108,10 +108,10 @@ def ask():
     told.append("waited")
 
 asking = [gevent.spawn(ask) for _ in range(50)]
-gevent.sleep(0.1)
+eventually(lambda: flights.is_under_way("key") and len(flights._flights["key"]._waiting) == 49)
 found.set()
 gevent.joinall(asking)
-gevent.sleep(0.1)
+eventually(lambda: "bystander" in told)
 print(len(told), told.index("bystander") < 5)
 """
 

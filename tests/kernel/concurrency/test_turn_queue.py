@@ -10,7 +10,15 @@ import gevent
 import pytest
 
 from apps.kernel.concurrency.green_socket import watch_readable
-from apps.kernel.concurrency.turn_queue import MAX_SECONDS, TurnQueue, let_others_go_on
+from apps.kernel.concurrency.turn_queue import (
+    MAX_ANSWERS,
+    MAX_SECONDS,
+    MAX_WAIT,
+    MIN_ANSWERS,
+    AnswerTurns,
+    TurnQueue,
+    let_others_go_on,
+)
 
 STEPS = 200
 
@@ -101,3 +109,78 @@ def test_who_fails_does_not_keep_others_from_their_turn(capsys: pytest.CaptureFi
 def test_work_goes_on_where_there_is_nothing_else_to_do() -> None:
     for _ in range(3):
         let_others_go_on()
+
+
+class AnswersInProgress:
+    """Greenlets that each pass on so many pieces, and in which turns of the loop; each piece takes some time."""
+
+    def __init__(self, answers: int, pieces: int, seconds: float = MIN_ANSWERS / 3.5) -> None:
+        self.now = 0.0
+        self.turns = Counter[int]()
+        self.order: list[int] = []
+        self._seconds = seconds
+        self._turns = AnswerTurns(lambda: self.now)
+        self.greenlets = [gevent.spawn(self._pass_on, number, pieces) for number in range(answers)]
+
+    def _pass_on(self, number: int, pieces: int) -> None:
+        for _ in range(pieces):
+            self._turns.take()
+            self.now += self._seconds
+            self.turns[gevent.get_hub().loop.iteration] += 1
+            self.order.append(number)
+
+    def finish(self) -> None:
+        gevent.joinall(self.greenlets, timeout=5, raise_error=True)
+
+
+def test_answers_in_progress_have_a_share_of_each_turn_in_rotation() -> None:
+    answers = AnswersInProgress(answers=6, pieces=8)
+    answers.finish()
+    # The first goes on while its turn has time; then all of them do, one after the other.
+    assert answers.order[:4] == [0, 0, 0, 0]
+    assert answers.order[4:28] == [0, 1, 2, 3, 4, 5] * 4
+    assert max(answers.turns.values()) == 4
+    assert len(answers.order) == 48
+
+
+@pytest.mark.parametrize(
+    ("piece", "all_else", "share"),
+    [
+        (MIN_ANSWERS / 3.5, 0.0, 4),
+        (MIN_ANSWERS / 3.5, 0.9 * MAX_WAIT, 4),
+        (MAX_ANSWERS / 5.5, 1.1 * MAX_WAIT, 6),
+    ],
+    ids=["nothing else", "others first", "others first for too long"],
+)
+def test_answers_in_progress_have_more_of_a_turn_when_they_have_waited(
+    piece: float, all_else: float, share: int
+) -> None:
+    answers = AnswersInProgress(answers=40, pieces=1, seconds=piece)
+
+    def work_once() -> None:
+        answers.now += all_else
+
+    gevent.spawn(work_once)
+    answers.finish()
+    # The other work is done after the turn in which some go on at once, and before the next.
+    assert list(answers.turns.values())[1] == share
+
+
+def test_what_has_arrived_goes_before_answers_in_progress() -> None:
+    ours, theirs = socket.socketpair()
+    readable = watch_readable(ours)
+    before: list[int] = []
+
+    def read() -> None:
+        gevent.get_hub().wait(readable)
+        before.append(len(answers.order))
+
+    with ours, theirs:
+        theirs.send(b"x")
+        reading = gevent.spawn(read)
+        answers = AnswersInProgress(answers=20, pieces=4)
+        answers.finish()
+        reading.get(timeout=5)
+        readable.close()
+    # Those that went on at once in the turn in which they began, and no other.
+    assert before == [4]

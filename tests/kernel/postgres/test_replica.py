@@ -18,21 +18,36 @@ from apps.kernel.postgres.replica import Reason, Replica, measure_lag, read_from
 from apps.kernel.store_urls import read_replicas
 from gateway_project.configuration import env
 from tests.stack.product import eventually
-from tests.support.replicated_postgres import ReplicatedPostgres
+from tests.support.replicated_postgres import ReplicatedPostgres, Server
 
 PRIMARY, COPY = "replica_test_primary", "replica_test_copy"
 # Seconds by which the replica may be behind.
 MAX_LAG = 0.3
 
 
+@pytest.fixture(scope="module")
+def kept() -> Iterator[list[ReplicatedPostgres]]:
+    """The servers of the tests so far; none where they are of no use to the next one."""
+    kept: list[ReplicatedPostgres] = []
+    yield kept
+    for made in kept:
+        made.close()
+
+
 @pytest.fixture
 def servers(
-    django_db_blocker: DjangoDbBlocker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    kept: list[ReplicatedPostgres], django_db_blocker: DjangoDbBlocker, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ReplicatedPostgres]:
     monkeypatch.setattr(replica, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(replica, "COOLDOWN", 0.5)
-    made = ReplicatedPostgres()
-    made.primary.run("CREATE TABLE seen (n int)")
+    if not kept:
+        kept.append(ReplicatedPostgres())
+        kept[0].primary.run("CREATE TABLE seen (n int)")
+    (made,) = kept
+    made.primary.run("TRUNCATE seen")
+    # The test before may have paused it, and left slow reads behind.
+    made.replica.run("SELECT pg_wal_replay_resume()")
+    made.replica.run("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
     usual = connections.settings["default"]
     for alias, server in ((PRIMARY, made.primary), (COPY, made.replica)):
         words = env.database(server.url)
@@ -45,7 +60,6 @@ def servers(
             connections[alias].close()
             del connections[alias]
             del connections.settings[alias]
-    made.close()
 
 
 def who_answers(replicas: list[Replica]) -> str:
@@ -68,12 +82,22 @@ def reads(source: str) -> float:
     return float(found)
 
 
+def is_older(seconds: float) -> bool:
+    """Return whether the last transaction that the replica has is older than that."""
+    return (measure_lag(COPY, PRIMARY).seconds or 0.0) > seconds
+
+
+def are_reading(server: Server, readers: int) -> bool:
+    """Return whether so many connections of a server are in the middle of a slow read."""
+    return server.run("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == [(readers,)]
+
+
 def test_a_replica_that_is_fit_is_read_also_when_nothing_was_written_for_long(servers: ReplicatedPostgres) -> None:
     replicas = [Replica(COPY, PRIMARY, max_lag=MAX_LAG)]
     before = reads("replica")
     assert who_answers(replicas) == COPY
     # Older than the bound, and still all that there is.
-    time.sleep(MAX_LAG * 2)
+    eventually(lambda: is_older(MAX_LAG))
     assert who_answers(replicas) == COPY
     assert reads("replica") == before + 2
 
@@ -83,7 +107,7 @@ def test_a_replica_that_is_behind_is_left_until_it_has_caught_up(servers: Replic
     servers.replica.run("SELECT pg_wal_replay_pause()")
     eventually(lambda: servers.replica.run("SELECT pg_get_wal_replay_pause_state()") == [("paused",)])
     servers.primary.run("INSERT INTO seen VALUES (1)")
-    time.sleep(MAX_LAG * 1.5)
+    eventually(lambda: is_older(MAX_LAG))
     assert who_answers(replicas) == PRIMARY
     assert (replicas[0].reason, unfit(Reason.BEHIND)) == (Reason.BEHIND, before + 1)
     servers.replica.run("SELECT pg_wal_replay_resume()")
@@ -100,7 +124,7 @@ def test_lag_is_what_was_written_and_not_replayed(servers: ReplicatedPostgres) -
     eventually(lambda: servers.replica.run("SELECT pg_get_wal_replay_pause_state()") == [("paused",)])
     ((before,),) = servers.replica.run("SELECT pg_last_wal_replay_lsn()::text")
     servers.primary.run("INSERT INTO seen SELECT generate_series(1, 1000)")
-    time.sleep(0.5)
+    eventually(lambda: is_older(0.5))
     left, seconds = measure_lag(COPY, PRIMARY)
     ((written,),) = servers.primary.run(f"SELECT (pg_current_wal_lsn() - '{before}'::pg_lsn)::bigint")
     assert 50_000 < left <= written
@@ -162,7 +186,7 @@ def test_a_replica_that_hangs_in_the_middle_of_reads_is_left_by_all_of_them(serv
         # While one looks how the replica does, others would go to the primary.
         reader.start()
         eventually(partial(_has_asked, asked, number))
-    time.sleep(0.3)
+    eventually(lambda: are_reading(servers.replica, 3))
     servers.replica.hang()
     for reader in readers:
         reader.join(20)
@@ -195,11 +219,14 @@ def test_a_slow_read_stays_with_a_replica_that_answers_others(
     assert replicas[0].reason is None
 
 
-def test_a_replica_that_was_promoted_is_none_any_more(servers: ReplicatedPostgres) -> None:
+def test_a_replica_that_was_promoted_is_none_any_more(
+    kept: list[ReplicatedPostgres], servers: ReplicatedPostgres
+) -> None:
     servers.promote()
     replicas = [Replica(COPY, PRIMARY, max_lag=MAX_LAG)]
     assert who_answers(replicas) == PRIMARY
     assert replicas[0].reason is Reason.PROMOTED
+    kept.pop().close()
 
 
 def test_a_read_in_conflict_with_recovery_is_done_by_the_primary(servers: ReplicatedPostgres) -> None:
@@ -216,8 +243,7 @@ def test_a_read_in_conflict_with_recovery_is_done_by_the_primary(servers: Replic
         return using
 
     def clean_up() -> None:
-        eventually(lambda: asked == [COPY])
-        time.sleep(0.5)
+        eventually(lambda: are_reading(servers.replica, 1))
         servers.primary.run("DELETE FROM seen")
         servers.primary.run("VACUUM seen")
 

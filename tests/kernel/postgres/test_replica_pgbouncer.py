@@ -14,12 +14,21 @@ from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts
 from apps.kernel.postgres.replica import Reason, Replica, measure_lag
 from gateway_project.configuration import env
 from gateway_project.diagnosis.database import refuses_statement_limit
-from tests.kernel.postgres.test_replica import COPY, PRIMARY, read_slowly, servers, unfit, who_answers
+from tests.kernel.postgres.test_replica import (
+    COPY,
+    PRIMARY,
+    are_reading,
+    kept,
+    read_slowly,
+    servers,
+    unfit,
+    who_answers,
+)
 from tests.stack.product import eventually
 from tests.support.pgbouncer import PROGRAM, PgBouncer, pgbouncer
 from tests.support.replicated_postgres import ReplicatedPostgres
 
-__all__ = ["servers"]
+__all__ = ["kept", "servers"]
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed (Debian: apt install pgbouncer)")
 
 
@@ -58,8 +67,7 @@ def test_a_replica_behind_it_that_hangs_in_the_middle_of_a_read_is_left(
     asked: list[str] = []
 
     def hang() -> None:
-        eventually(lambda: asked == [COPY])
-        time.sleep(0.3)
+        eventually(lambda: are_reading(servers.replica, 1))
         servers.replica.hang()
 
     hanger = threading.Thread(target=hang)
@@ -85,7 +93,7 @@ def test_whichever_of_the_two_is_killed_the_primary_is_read_until_it_is_back(
     assert time.monotonic() - began < 5
     assert replicas[0].reason is Reason.AWAY
     killed.start()
-    eventually(lambda: who_answers(replicas) == COPY, patience=20)
+    eventually(lambda: who_answers(replicas) == COPY)
 
 
 def test_the_doctor_knows_that_web_workers_are_refused(

@@ -31,10 +31,9 @@ from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
 from apps.kernel.valkey import generation, shards  # noqa: E402 - after the settings
 from apps.kernel.valkey import redis as kernel_redis  # noqa: E402 - after the settings
 from apps.kernel.valkey.cache_store import CacheShare  # noqa: E402 - after the settings
-from apps.kernel.valkey.redis import LuaScript, client  # noqa: E402 - after the settings
-from apps.kernel.valkey.store_keys import SHARDS, shard_of  # noqa: E402 - after the settings
+from apps.kernel.valkey.redis import SHARDS, LuaScript, client, shard_of  # noqa: E402 - after the settings
 from apps.logs import refusals  # noqa: E402 - after the settings
-from apps.mcp.protocol import sessions, stream_log  # noqa: E402 - after the settings
+from apps.mcp.protocol import sessions  # noqa: E402 - after the settings
 from apps.organizations.credentials import attempt_rate_limiter  # noqa: E402 - after the settings
 from apps.responses import response_rows  # noqa: E402 - after the settings
 
@@ -55,6 +54,7 @@ def run_every_script() -> Any:
     shards.require()
     balances.void_epochs_before(1)
     organizations = [organization_of_shard(shard) for shard in SHARDS[::6]]
+    worker_leases.send_heartbeat("one")
     for organization in organizations:
         _spend(organization)
     assert [worker_leases.find_expired_workers(shard) for shard in SHARDS] == [[]] * len(SHARDS)
@@ -73,7 +73,7 @@ def run_every_script() -> Any:
     session_id = sessions.open_session(f"key:{key}", "all", "1")
     session = sessions.find_session(session_id, f"key:{key}", "all")
     assert session is not None
-    log = stream_log.StreamLog(session, CacheShare(organization, 2**20), 1)
+    log = sessions.StreamLog(session, CacheShare(organization, 2**20), 1)
     for one in organizations:
         share = CacheShare(one, 2_000)
         assert share.keep([("a", b"1" * 600), ("b", b"2" * 600)], 60) == 2
@@ -116,7 +116,6 @@ def _spend(organization: UUID) -> None:
         api_key_id=key,
         amount_nanos=5,
         from_credits=True,
-        key_limit_nanos=None,
         catalog_token=tokens[0],
         organization_token=tokens[1],
         payload="{}",

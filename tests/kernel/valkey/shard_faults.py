@@ -23,8 +23,7 @@ from apps.billing import balances, reservations, worker_leases
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxReader
 from apps.kernel.valkey import generation
-from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import SHARDS, money_key
+from apps.kernel.valkey.redis import SHARDS, client, money_key
 from tests.kernel.valkey.cluster_work import PORTS, has_slot, organization_of_shard
 from tests.stack.product import eventually
 

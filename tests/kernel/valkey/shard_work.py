@@ -20,8 +20,7 @@ from apps.billing.ledger import Charge
 from apps.gateway.settlement import outbox, settle, worker_lease
 from apps.gateway.settlement.outbox import OutboxReader
 from apps.kernel.valkey import generation, shards
-from apps.kernel.valkey.redis import client
-from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, shard_of
+from apps.kernel.valkey.redis import SHARD_COUNT, SHARDS, client, shard_of
 from apps.logs.entry import Entry
 from gateway_project.diagnosis import valkey
 
@@ -199,7 +198,6 @@ def reserve(
             api_key_id=organization,
             amount_nanos=amount,
             from_credits=True,
-            key_limit_nanos=None,
             catalog_token=catalog,
             organization_token=own or generation.read_generation_token(generation.organization_scope(organization)),
             payload=payload,

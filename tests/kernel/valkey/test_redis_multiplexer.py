@@ -19,6 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from apps.kernel.valkey import redis_multiplexer
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
+from tests.support.hanging_names import wait_until
 
 # The commands that the server receives, and how its line is cut, are about one server.
 pytestmark = pytest.mark.single_server
@@ -213,9 +214,7 @@ def test_a_store_that_does_not_answer_what_it_is_told_costs_the_budget() -> None
     failures: list[Exception] = []
     line.send_nowait(("BLPOP", "test:never", 2), failures.append)
     assert failures == []
-    with gevent.Timeout(10):
-        while not failures:
-            gevent.sleep(0.01)
+    wait_until(lambda: failures)
     assert [type(error) for error in failures] == [RedisTimeoutError]
     line.close()
 

@@ -83,7 +83,7 @@ def test_both_clients_follow_the_primary(servers: ValkeySentinels) -> None:
     eventually(lambda: servers.has_successor(lost), patience=60)
     eventually(servers.is_whole, patience=60)
     assert shared.execute("SET", "b", "2") == "OK"
-    eventually(lambda: _set(plain, "c", "3"), patience=10)
+    eventually(lambda: _set(plain, "c", "3"))
     assert plain.mget("a", "b", "c") == ["1", "2", "3"]
 
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from redis.crc import key_slot
 
 from apps.kernel.store_urls import is_cluster_url
-from apps.kernel.valkey.store_keys import _spread_tags, money_key, money_pattern
+from apps.kernel.valkey.redis import _spread_tags, money_key, money_pattern
 from gateway_project.configuration import env
 from tests.stack.product import PROJECT
 from tests.support.valkey_cluster import ValkeyCluster

@@ -287,6 +287,9 @@ def test_usage_and_logs_are_those_of_the_team(world: World, teams: Teams) -> Non
     assert seen(world.adam, teamId=search, sessionId="in no team") == (200, set())
     assert seen(world.adam, teamId=str(make_team(world.acme, "Empty").id)) == (200, set())
     assert seen(teams.sven, teamId=search) == (403, set())
+    listed = signed_in(world.dana).get("/logs/sessions", teamId=search)
+    assert {one["id"] for one in listed.json()["sessions"]} == {key.description for key in of_search}
+    assert signed_in(teams.sven).get("/logs/sessions", teamId=search).status_code == 403
     assert seen(teams.rita, teamId=search) == (403, set())
     assert seen(world.sam, teamId=search) == (403, set())
     assert seen(world.dana, teamId="nonsense") == (403, set())

@@ -258,7 +258,7 @@ def test_a_management_key_manages_teams_with_the_scope_members(world: World) -> 
 
 
 def test_erasure_deletes_teams(world: World) -> None:
-    from apps.organizations.erasure import erase_deleted
+    from apps.organizations.deletion import erase_deleted
 
     team = make_team(world.acme, "Search")
     key_in(team, world.olivia, world.project, "a key")

@@ -3,7 +3,7 @@
 One line and two workers. A worker claims the line under a lease in PostgreSQL, has it answered under the line's log id,
 which makes row and charge happen once, and stores the result if it still is the owner. A line that is refused before
 admission, or turned away by its provider for its load, is put off. Records are settled at once here (`settlement.py`
-has their way), so the model assumes that they arrive within a lease. The code: `apps/batches/line_leases.py`,
+has their way), so the model assumes that they arrive within a lease. The code: `apps/batches/line_runs.py`,
 `apps/responses/run_leases.py`; docs/adr/0139.
 """
 

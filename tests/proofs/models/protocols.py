@@ -46,7 +46,7 @@ class Protocol:
 PROTOCOLS = (
     Protocol(Settlement, SettlementRules(), 1, 26_440),
     Protocol(LedgerEpochs, EpochRules(), 1, 7_234),
-    Protocol(WorkerLeases, WorkerRules(), 3, 3_986),
+    Protocol(WorkerLeases, WorkerRules(), 3, 8_777),
     Protocol(LineLeases, LineRules(), 3, 2_394),
     Protocol(Shards, ShardRules(), 3, 5_216),
 )

@@ -2,7 +2,7 @@
 
 Two organizations, one in each of two shards, three requests, and one settler that settles records of both shards in
 one transaction. The second organization has credits for one of its two requests. The code:
-`apps/kernel/valkey/store_keys.py`, `apps/kernel/valkey/shards.py`, `apps/gateway/settlement`; docs/adr/0217.
+`apps/kernel/valkey/redis.py`, `apps/kernel/valkey/shards.py`, `apps/gateway/settlement`; docs/adr/0217.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.test import override_settings
 from django.utils import timezone
 
-from apps.batches import line_leases
+from apps.batches import line_runs
 from apps.batches.models import Batch, BatchFormat, BatchLine, BatchStatus, LineOutcome
 from apps.billing.models import LedgerEntry
 from apps.gateway.settlement import settle as settlement
@@ -63,9 +63,9 @@ class Replay:
             case "claims":
                 self._claim(name)
             case "renews":
-                assert line_leases.renew(name, [self.line.pk]) == {self.line.pk}
+                assert line_runs.renew(name, [self.line.pk]) == {self.line.pk}
             case "stops":
-                assert line_leases.renew(name, [self.line.pk]) == set()
+                assert line_runs.renew(name, [self.line.pk]) == set()
             case "records answer":
                 self._record(name, Decimal(1))
             case "is turned away":
@@ -75,12 +75,12 @@ class Replay:
                 pass
             case "stores result":
                 copy = self.copies[name]
-                self.results += line_leases.end(copy, name, LineOutcome.SUCCEEDED, "sealed")
+                self.results += line_runs.end(copy, name, LineOutcome.SUCCEEDED, "sealed")
             case "puts off":
                 copy = self.copies[name]
-                line_leases.put_off(copy, name, 0, 0, turned_away=copy.turned_away > self.line.turned_away)
+                line_runs.put_off(copy, name, 0, 0, turned_away=copy.turned_away > self.line.turned_away)
             case "hands over":
-                line_leases.hand_over(name)
+                line_runs.hand_over(name)
             case "stalls":
                 self._end_lease()
             case _:
@@ -88,7 +88,7 @@ class Replay:
         return None
 
     def _claim(self, name: str) -> None:
-        (copy,) = line_leases.claim(self.batch, name, 1, [])
+        (copy,) = line_runs.claim(self.batch, name, 1, [])
         assert copy.log_id is not None
         copy.turned_away = self.line.turned_away
         self.copies[name] = copy

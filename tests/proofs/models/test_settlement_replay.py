@@ -132,7 +132,6 @@ class Replay:
                 api_key_id=self.key.id,
                 amount_nanos=WORST * NANO,
                 from_credits=True,
-                key_limit_nanos=None,
                 catalog_token=generation.read_generation_token(generation.CATALOG),
                 organization_token=generation.read_generation_token(
                     generation.organization_scope(self.organization.id)

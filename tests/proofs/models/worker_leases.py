@@ -1,8 +1,9 @@
 """Worker leases and the sweeper: a worker that stops is found by its lease, and what it reserved comes back.
 
-Two requests of one worker, and two settlers that sweep, with every round trip a step of its own; settlement is one step
-here (`settlement.py` has its parts). A worker may stall for longer than its lease and go on. The code:
-`apps/billing/worker_leases.py`, `sweep` in `apps/gateway/settlement/settle.py`; docs/adr/0002, 0085.
+One request of one worker, and two settlers that sweep, with every round trip a step of its own; settlement is one step
+here (`settlement.py` has its parts). A worker may stall for longer than its lease and go on: what it reserved before
+may be swept, what it reserves afterwards is held as any other's. The code: `apps/billing/worker_leases.py`, `_RESERVE`
+in `apps/billing/reservations.py`, `sweep` in `apps/gateway/settlement/settle.py`; docs/adr/0002, 0085.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ class Rules:
 
     # It may die before its first heartbeat.
     a_first_reservation_registers_its_worker: bool = True
+    # It may have stalled, and reserve before its next heartbeat.
+    a_reservation_renews_the_lease: bool = True
+    # The worker may have gone on between the first look at its lease and that at its notes.
+    the_lease_is_looked_at_after_the_notes: bool = True
     # In one step with a look at its notes: it may be making a reservation.
     a_worker_with_notes_is_not_removed: bool = True
     # A record leaves its note as recorded. Where the stream is empty after that was seen, it has been settled.
@@ -38,15 +43,20 @@ class Request(NamedTuple):
     phase: str = "new"
     note: str = ""  # or "open", "recorded"
     row: str = ""  # or "swept", "own"
-    # It goes on without a hold, since its worker was taken for dead.
+    # Its worker has been taken for dead, or may be, since it was reserved; it goes on without a hold.
+    is_overtaken: bool = False
     is_exposed: bool = False
 
 
 class Sweep(NamedTuple):
-    """A sweep in progress: what it has read so far (none: not yet), and whether it has decided to remove the worker."""
+    """A sweep in progress: what it has read so far (none: not yet), and whether it has decided to remove the worker.
+
+    `is_confirmed` is whether the lease was still over after the notes were read.
+    """
 
     is_begun: bool = False
     notes: tuple[str, ...] | None = None
+    is_confirmed: bool = False
     is_stream_empty: bool | None = None
     is_removing: bool = False
 
@@ -60,7 +70,6 @@ class State(NamedTuple):
     # Records by request, and whether they are the sweeper's.
     stream: frozenset[tuple[int, bool]] = frozenset()
     sweeps: tuple[Sweep, ...] = (Sweep(), Sweep())
-    has_stalled: bool = False
     has_clock_jumped: bool = False
 
 
@@ -71,8 +80,8 @@ class WorkerLeases:
         self.rules = rules
         self.invariants: Predicates[State] = {
             "a cost is held until it is charged": lambda state: all(map(_is_covered, state.requests)),
-            "only a stalled worker is taken for dead": lambda state: (
-                state.has_stalled or not any(one.is_exposed for one in state.requests)
+            "only what a worker held when it stalled is swept while it lives": lambda state: all(
+                one.is_overtaken or not one.is_exposed for one in state.requests
             ),
         }
         self.promises: Predicates[State] = {
@@ -117,6 +126,9 @@ class WorkerLeases:
         ):
             read = sweep._replace(notes=tuple(one.note for one in state.requests))
             yield f"sweeper {name} reads notes", _sweep(state, name, read)
+        elif sweep.notes is not None and not sweep.is_confirmed and self.rules.the_lease_is_looked_at_after_the_notes:
+            confirmed = sweep._replace(is_confirmed=True) if state.lease == "over" else Sweep()
+            yield f"sweeper {name} looks at the lease again", _sweep(state, name, confirmed)
         elif sweep.is_stream_empty is None:
             measured = sweep._replace(is_stream_empty=not state.stream)
             yield f"sweeper {name} measures stream", _sweep(state, name, measured)
@@ -130,8 +142,10 @@ class WorkerLeases:
             yield "worker dies", state._replace(is_alive=False, requests=tuple(lost))
         if state.lease == "running":
             if state.is_alive:
-                yield "worker stalls", state._replace(lease="over", has_stalled=True)
-            yield "clock is set forward", state._replace(lease="over", has_clock_jumped=True)
+                yield "worker stalls", _overtake(state)._replace(lease="over")
+            # A sweep that has begun has looked at the clock before.
+            jumped = _overtake(state) if any(sweep.is_begun for sweep in state.sweeps) else state
+            yield "clock is set forward", jumped._replace(lease="over", has_clock_jumped=True)
         for name, sweep in enumerate(state.sweeps):
             if sweep.is_begun:
                 yield f"sweeper {name} dies", _sweep(state, name, Sweep())
@@ -139,6 +153,8 @@ class WorkerLeases:
     def _reserve(self, state: State, number: int) -> State:
         lease = state.lease
         if lease == "none" and self.rules.a_first_reservation_registers_its_worker:
+            lease = "running"
+        if lease == "over" and self.rules.a_reservation_renews_the_lease:
             lease = "running"
         return _with(state, number, phase="open", note="open")._replace(lease=lease)
 
@@ -179,6 +195,12 @@ def _records(state: State) -> list[_Record]:
 def _is_covered(request: Request) -> bool:
     """Return whether a request's cost is held or charged, or its worker was taken for dead."""
     return request.phase != "recorded" or request.row == "own" or request.note != "" or request.is_exposed
+
+
+def _overtake(state: State) -> State:
+    """Return the state in which what the worker holds may be swept, although it lives."""
+    held = [one._replace(is_overtaken=True) if one.phase == "open" else one for one in state.requests]
+    return state._replace(requests=tuple(held))
 
 
 def _record(state: State, number: int) -> State:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from apps.billing import reservations
+from apps.billing import reservations, worker_leases
 from apps.gateway.settlement import outbox, retransmission, settle, spool
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.kernel.valkey.redis import LuaScript
@@ -29,6 +29,14 @@ def acknowledged_first() -> Iterator[None]:
         return settle_all(messages)
 
     with patch.object(settle, "settle", settle_late), patch.object(outbox, "acknowledge", lambda _: None):
+        yield
+
+
+@contextmanager
+def acknowledged_by_id() -> Iterator[None]:
+    """Remove whatever record has a message's id: the store may have given it to another since it lost its data."""
+    script = _without(outbox._ACKNOWLEDGE, "string.sub(found[2][4], 1, #ARGV[i + 1]) == ARGV[i + 1]", "true")
+    with patch.object(outbox, "_ACKNOWLEDGE", script):
         yield
 
 
@@ -64,6 +72,21 @@ def released_before_the_charge() -> Iterator[None]:
 
 
 @contextmanager
+def never_renewed_by_a_reservation() -> Iterator[None]:
+    """Leave the lease of a worker that stalled as it is when it reserves: what it holds then is swept."""
+    script = _without(reservations._RESERVE, "not beat or", "not beat or false and")
+    with patch.object(reservations, "_RESERVE", script):
+        yield
+
+
+@contextmanager
+def never_looked_at_again() -> Iterator[None]:
+    """Sweep the notes of a worker whatever has become of its lease since it was found."""
+    with patch.object(worker_leases, "is_expired", lambda *_: True):
+        yield
+
+
+@contextmanager
 def never_swept() -> Iterator[None]:
     """Leave the holds of dead workers."""
     with patch.object(settle, "sweep", lambda: 0):
@@ -71,10 +94,13 @@ def never_swept() -> Iterator[None]:
 
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "acknowledged by id": acknowledged_by_id,
     "acknowledged first": acknowledged_first,
     "held twice": held_twice,
+    "never looked at again": never_looked_at_again,
     "never spooled": never_spooled,
     "never pushed again": never_pushed_again,
+    "never renewed by a reservation": never_renewed_by_a_reservation,
     "never swept": never_swept,
     "released before the charge": released_before_the_charge,
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.proofs.simulator.stores import Stores
 from tests.proofs.simulator.tasks import pausing
 from tests.proofs.simulator.world import World
 
@@ -30,11 +31,11 @@ class History:
         return f"seed {self.seed}, {len(self.moves)} moves\n{moves}\n" + "\n".join(self.problems)
 
 
-def draw(seed: int, steps: int) -> History:
+def draw(seed: int, steps: int, stores: Stores) -> History:
     """Return the history of a seed, with so many moves before everything comes to rest."""
     chance, moves = random.Random(seed), list[tuple[Any, ...]]()
     with pausing():
-        world = World()
+        world = World(stores)
 
         def drawn() -> Iterator[tuple[Any, ...]]:
             for _ in range(steps):
@@ -44,10 +45,10 @@ def draw(seed: int, steps: int) -> History:
         return History(seed, moves, _problems_after(world, drawn()))
 
 
-def play(moves: Moves) -> list[str]:
+def play(moves: Moves, stores: Stores) -> list[str]:
     """Play moves in a new world; return what the books lack after it."""
     with pausing():
-        return _problems_after(World(), iter(moves))
+        return _problems_after(World(stores), iter(moves))
 
 
 def _problems_after(world: World, moves: Iterator[tuple[Any, ...]]) -> list[str]:
@@ -63,7 +64,7 @@ def _problems_after(world: World, moves: Iterator[tuple[Any, ...]]) -> list[str]
         world.close()
 
 
-def shrink(history: History) -> History:
+def shrink(history: History, stores: Stores) -> History:
     """Return the history without moves that its failure does not need: first large pieces, then single ones."""
     moves, problems, tries = list(history.moves), history.problems, 0
     size = len(moves) // 2
@@ -72,7 +73,7 @@ def shrink(history: History) -> History:
         while start < len(moves) and tries < MAX_TRIES:
             shorter = moves[:start] + moves[start + size :]
             tries += 1
-            if found := play(shorter):
+            if found := play(shorter, stores):
                 moves, problems = shorter, found
             else:
                 start += size
@@ -80,6 +81,6 @@ def shrink(history: History) -> History:
     return History(history.seed, moves, problems)
 
 
-def find_failure(seeds: Iterator[int] | range, steps: int) -> History | None:
+def find_failure(seeds: Iterable[int], steps: int, stores: Stores) -> History | None:
     """Return the first failing history of some seeds."""
-    return next((found for seed in seeds if (found := draw(seed, steps)).problems), None)
+    return next((found for seed in seeds if (found := draw(seed, steps, stores)).problems), None)

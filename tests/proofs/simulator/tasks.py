@@ -19,7 +19,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.gateway.settlement import retransmission
+from apps.gateway.settlement import outbox, retransmission
 
 
 class Failure(StrEnum):
@@ -122,6 +122,9 @@ def pausing() -> Iterator[None]:
     with (
         # Records are kept until they are settled, however long a history takes: else its moves would depend on that.
         patch.object(retransmission, "_UNDER_WAY", 86_400.0),
+        # Each worker of a world has its own.
+        patch.object(outbox, "BUFFER", outbox.BUFFER),
+        patch.object(retransmission, "BUFFER", outbox.BUFFER),
         patch.object(Redis, "execute_command", execute_command),
         patch.object(Pipeline, "execute", execute_pipeline),
         patch.object(Atomic, "__enter__", begin),

@@ -7,21 +7,19 @@ lost, and says at the end what the books must hold.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 from django.db import DatabaseError
-from django.db.models import Sum
 from redis.exceptions import RedisError
 
 from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
 from apps.billing.balance_copies import LedgerWatch
-from apps.billing.models import LedgerEntry
 from apps.billing.reservations import Hold, ReservationOutcome, ReservationRequest
 from apps.gateway.settlement import outbox, retransmission
 from apps.gateway.settlement import settle as settlement
@@ -30,12 +28,11 @@ from apps.gateway.settlement.record import charge_of, encode
 from apps.gateway.settlement.retransmission import Retransmission
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
-from apps.kernel.valkey import generation
+from apps.kernel.valkey import generation, redis
 from apps.kernel.valkey.redis import ServerState, client
-from apps.keys.models import ApiKey
-from apps.logs.models import RequestLog
-from apps.organizations.models import Organization, Project, User
+from tests.limits.limits import holds_of_key
 from tests.logs.entries import entry
+from tests.proofs.simulator.stores import Stores
 from tests.proofs.simulator.tasks import Failure, Task
 
 ORGANIZATIONS, WORKERS, SETTLERS = 3, 2, 2
@@ -44,15 +41,16 @@ UNIT = NANO // 1000
 CREDITS, KEY_LIMIT = 10, 8
 # Seconds that a jump of time takes: longer than a worker's lease and than a settler keeps messages.
 JUMP = 25
-# Rounds within which everything must have come to rest.
-MAX_ROUNDS = 12
+# Rounds within which everything must have come to rest, and calls of a store that a process makes in one.
+MAX_ROUNDS, MAX_CALLS = 12, 120
 
 
 @dataclass
 class Asked:
     """A request: who asks, the worst case and the cost in units, and how far it came.
 
-    Its phases are asked, refused, admitted, answering (its record may have left) and answered.
+    Its phases are asked, reserving (it may be held), refused, admitted, answering (its record may have left) and
+    answered.
     """
 
     id: UUID
@@ -74,7 +72,7 @@ class Worker:
     # How often the store had lost its data when the worker started.
     born_in: int
     retransmission: Retransmission
-    buffer: RetransmissionBuffer = field(default_factory=lambda: RetransmissionBuffer(1 << 20))
+    buffer: RetransmissionBuffer = field(default_factory=lambda: RetransmissionBuffer(1 << 18))
     doubtful: list[tuple[str, UUID]] = field(default_factory=list)
     is_alive: bool = True
 
@@ -82,16 +80,23 @@ class Worker:
 class World:
     """One history: a fresh set of organizations and processes on an emptied store."""
 
-    def __init__(self) -> None:
+    def __init__(self, stores: Stores) -> None:
         client().flushall()
+        # Emptying a store does not remove its scripts, so the first history would make more calls than the others.
+        for source in set(redis._SOURCES) - stores.scripts:
+            client().script_load(source)
+            stores.scripts.add(source)
         self.run = 0
-        user = User.objects.get_or_create(email="simulated@example.com", defaults={"name": "Simulated"})[0]
-        self.organizations = [self._create_organization(user) for _ in range(ORGANIZATIONS)]
-        keys = ApiKey.objects.select_related("project")
-        self.keys = [keys.get(project__organization=one) for one in self.organizations]
+        self._stores = stores
+        self.keys = stores.open_accounts(ORGANIZATIONS)
+        self._owners = [key.project.organization_id for key in self.keys]
+        for owner in self._owners:
+            ledger.grant(owner, Decimal(CREDITS * UNIT) / NANO, "simulated")
         self.asked: dict[str, Asked] = {}
         self.tasks: dict[str, Task] = {}
         self._owner: dict[str, Worker | None] = {}
+        # How often a process has done all of its periodic work.
+        self._turns: Counter[str] = Counter()
         self.workers: list[Worker] = []
         # A settler's watch outlives it: the first look of a new one would repair every difference.
         self._watches = [LedgerWatch(self._server_state) for _ in range(SETTLERS)]
@@ -101,13 +106,6 @@ class World:
             self._start_worker(number)
         for number in range(SETTLERS):
             self._start_settler(number)
-
-    def _create_organization(self, user: User) -> Organization:
-        organization = Organization.objects.create(name="Simulated")
-        project = Project.objects.create(organization=organization, name="Default Project")
-        ApiKey.objects.create(project=project, created_by=user, description="simulated", digest=new_id().bytes * 2)
-        ledger.grant(organization.id, Decimal(CREDITS * UNIT) / NANO, "simulated")
-        return organization
 
     def _server_state(self) -> ServerState:
         return ServerState(str(self.run), 0)
@@ -168,30 +166,29 @@ class World:
         task = self.tasks.get(name)
         if task is None or task.has_ended:
             return
-        with self._memory_of(self._owner[name]):
-            task.resume(failure)
+        self._take_memory_of(self._owner[name])
+        task.resume(failure)
 
-    @contextmanager
-    def _memory_of(self, worker: Worker | None) -> Iterator[None]:
-        """Give the product's functions the memory of a worker's process."""
-        if worker is None:
-            yield
-            return
-        with patch.object(outbox, "BUFFER", worker.buffer), patch.object(retransmission, "BUFFER", worker.buffer):
-            yield
+    @staticmethod
+    def _take_memory_of(worker: Worker | None) -> None:
+        """Give the product's functions the memory of a worker's process; settlers have none of their own."""
+        if worker is not None:
+            outbox.BUFFER = retransmission.BUFFER = worker.buffer
 
     def _kill(self, name: str) -> None:
-        with self._memory_of(self._owner[name]):
-            self.tasks[name].kill()
+        self._take_memory_of(self._owner[name])
+        self.tasks[name].kill()
 
     def _start_worker(self, number: int) -> None:
         worker = Worker(f"worker-{new_id()}", self.run, Retransmission(self._server_state))
         self.workers[number : number + 1] = [worker]
-        self._add(f"worker {number}", lambda: self._beat(worker), worker)
+        name = f"worker {number}"
+        self._add(name, lambda: self._beat(name, worker), worker)
 
     def _start_settler(self, number: int) -> None:
         reader = OutboxReader(f"settler-{new_id()}")
-        self._add(f"settler {number}", lambda: self._settle(reader, self._watches[number]), None)
+        name = f"settler {number}"
+        self._add(name, lambda: self._settle(name, reader, self._watches[number]), None)
 
     def _ask(self, name: str, organization: int, worker: int, worst: int, cost: int, extends: bool) -> None:
         if name in self.asked:
@@ -225,21 +222,15 @@ class World:
                 one.may_be_lost = True
 
     def _let_time_pass(self, stalled: int | None) -> None:
-        """Move all stored moments back; workers beat meanwhile, but for one that stalls."""
-        workers: Any = client()
-        for name, beat in workers.zrange(worker_leases.WORKERS[0], 0, -1, withscores=True):
-            workers.zadd(worker_leases.WORKERS[0], {name: beat - JUMP})
+        """Let time pass; workers beat meanwhile, but for one that stalls."""
+        self._stores.pass_time(JUMP)
         for number, worker in enumerate(self.workers):
             if number != stalled:
                 worker_leases.send_heartbeat(worker.name)
         if stalled is not None:
-            self._expose(lambda one, owner: owner is self.workers[stalled])
-        stream = outbox.STREAMS[0]
-        if workers.exists(stream):
-            outbox.prepare()
-            for one in workers.xpending_range(stream, outbox.GROUP, "-", "+", 1000):
-                place = stream, outbox.GROUP, one["consumer"], 0, [one["message_id"]]
-                workers.xclaim(*place, idle=JUMP * 1000, justid=True)
+            # Its reservations so far may be swept, although it is alive.
+            idle = self.workers[stalled]
+            self._expose(lambda one, owner: owner is idle and one.phase != "asked")
 
     def _forget(self) -> None:
         """Let the store lose all data, as an empty server does that takes over."""
@@ -268,6 +259,8 @@ class World:
                 extension = reservations.extend(hold, more, more, more)
             except RedisError:
                 extension = None
+            if extension is not None:
+                self._note(f"extend: {extension.growth}")
             if extension is not None and extension.growth is reservations.ExtensionOutcome.HELD:
                 hold, one.cost = extension.hold, one.cost + 1
         record = entry(
@@ -279,31 +272,31 @@ class World:
 
     def _reserve(self, one: Asked, worker: Worker) -> Hold | None:
         """Reserve as `admit` does: again after a lost answer, with new generations, with published balances."""
-        key, organization = self.keys[one.organization], self.organizations[one.organization]
+        key, owner = self.keys[one.organization], self._owners[one.organization]
+        limit = KEY_LIMIT * UNIT if one.organization == 0 else None
         note = entry(key, id=one.id, swept=True, cost=None, status_code=500, has_error=True)
         for _ in range(6):
             try:
-                answer = reservations.reserve(
-                    ReservationRequest(
-                        id=one.id,
-                        worker=worker.name,
-                        organization_id=organization.id,
-                        api_key_id=key.id,
-                        amount_nanos=one.worst * UNIT,
-                        from_credits=True,
-                        key_limit_nanos=KEY_LIMIT * UNIT if one.organization == 0 else None,
-                        catalog_token=generation.read_generation_token(generation.CATALOG),
-                        organization_token=generation.read_generation_token(
-                            generation.organization_scope(organization.id)
-                        ),
-                        payload=encode(note).decode(),
-                    )
+                request = ReservationRequest(
+                    id=one.id,
+                    worker=worker.name,
+                    organization_id=owner,
+                    api_key_id=key.id,
+                    amount_nanos=one.worst * UNIT,
+                    from_credits=True,
+                    limits=holds_of_key(key.id, owner, limit),
+                    catalog_token=generation.read_generation_token(generation.CATALOG),
+                    organization_token=generation.read_generation_token(generation.organization_scope(owner)),
+                    payload=encode(note).decode(),
                 )
+                one.phase = "reserving"
+                answer = reservations.reserve(request)
+                self._note(f"reserve: {answer.outcome}")
                 if answer.outcome is ReservationOutcome.HELD:
                     return answer.hold
                 if answer.outcome is ReservationOutcome.UNKNOWN:
                     scope = answer.unknown or "organization"
-                    known = ledger.balances_of(scope, [organization.id if scope == "organization" else key.id])
+                    known = ledger.balances_of(scope, [owner if scope == "organization" else key.id])
                     balance_copies.repair_copies(balances.publish_or_raise(known))
                 elif answer.outcome is not ReservationOutcome.STALE:
                     return None
@@ -313,34 +306,41 @@ class World:
         worker.doubtful.append((worker.name, one.id))
         return None
 
-    def _beat(self, worker: Worker) -> None:
+    def _beat(self, name: str, worker: Worker) -> None:
         """Do a worker's periodic work."""
         while True:
             try:
                 worker_leases.send_heartbeat(worker.name)
-                outbox.replay_spool()
-                reservations.release(worker.doubtful, 0)
+                self._note("spool replayed", outbox.replay_spool())
+                self._note("doubtful reservation released", reservations.release(worker.doubtful, 0))
                 worker.doubtful.clear()
-                worker.retransmission.look()
+                self._note("record pushed again", worker.retransmission.look())
+                self._turns[name] += 1
             except (RedisError, DatabaseError, OSError):
                 continue
 
-    def _settle(self, reader: OutboxReader, watch: LedgerWatch) -> None:
+    def _settle(self, name: str, reader: OutboxReader, watch: LedgerWatch) -> None:
         """Do a settler's work."""
         while True:
             try:
-                watch.look()
+                self._note("all copies compared", watch.look() is not None)
                 reader.search_again()
                 if messages := reader.read(100, 0):
-                    settlement.settle(messages)
-                settlement.sweep()
+                    new = settlement.settle(messages)
+                    self._note("record settled before", len(messages) - new)
+                self._note("request swept", settlement.sweep())
+                self._turns[name] += 1
             except (RedisError, DatabaseError, OSError):
                 continue
+
+    def _note(self, branch: str, times: int = 1) -> None:
+        """Count a branch that was reached; other tasks may have counted it during the call that tells so."""
+        self._stores.reached[branch] += times
 
     def _grant(self, organization: int) -> None:
         # Whether it was done or not, the ledger and the balance agree.
         with suppress(DatabaseError):
-            ledger.grant(self.organizations[organization].id, Decimal(UNIT) / NANO, "simulated")
+            ledger.grant(self._owners[organization], Decimal(UNIT) / NANO, "simulated")
 
     # --- the books
 
@@ -349,25 +349,24 @@ class World:
         if self.run:
             # A store that forgets may take an older balance for a while.
             return []
-        owed = self._owed()
-        found = []
-        for number, organization in enumerate(self.organizations):
-            (credits,) = ledger.balances_of("organization", [organization.id])
-            (usage,) = ledger.balances_of("key", [self.keys[number].id])
+        owed, found = self._owed(), []
+        credits = {one.id: one for one in ledger.balances_of("organization", self._owners)}
+        usages = {one.id: one for one in ledger.balances_of("key", [key.id for key in self.keys])}
+        believed = self._believed([one.name for one in (*credits.values(), *usages.values())])
+        for number, (owner, key) in enumerate(zip(self._owners, self.keys, strict=True)):
+            credit, usage = credits[owner], usages[key.id]
             exposed = sum(one.cost for one in self.asked.values() if one.organization == number and one.is_exposed)
-            covered = credits.nanos + (exposed - owed[number]) * UNIT
-            if (free := self._believed(credits.name)) is not None and free > covered:
+            covered = credit.nanos + (exposed - owed[number]) * UNIT
+            if (copy := believed[credit.name]) is not None and (free := copy[0] - copy[1]) > covered:
                 found.append(f"organization {number}: the store believes that {free} are free of {covered}")
             used = usage.nanos - (exposed - owed[number]) * UNIT
-            if number == 0 and (free := self._believed(usage.name, sign=-1)) is not None and free > -used:
-                found.append(f"key {number}: the store believes that {-free} are used of {used}")
+            if number == 0 and (copy := believed[usage.name]) is not None and (counted := copy[0] + copy[1]) < used:
+                found.append(f"key {number}: the store believes that {counted} are used of {used}")
         return found
 
     def _owed(self) -> list[int]:
         """Return the units that requests under way may still be charged, by organization."""
-        ids = [one.id for one in self.asked.values()]
-        charges = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.USAGE, reference__in=ids)
-        charged = set(charges.values_list("reference", flat=True))
+        charged = self._charged()
         owed = [0] * ORGANIZATIONS
         for name, one in self.asked.items():
             owner = self._owner[name]
@@ -380,10 +379,18 @@ class World:
                 owed[one.organization] += one.cost
         return owed
 
-    def _believed(self, copy: str, *, sign: int = 1) -> int | None:
-        """Return a copy's amount less its holds, None without a copy; usage counts below 0."""
-        amount, held = client().hmget(copy, "amount", "held")
-        return None if amount is None else sign * int(amount) - int(held or 0)
+    def _charged(self) -> dict[UUID, int]:
+        """Return the units that requests were charged, by the ids of those that were."""
+        charges = self._stores.read_charges([one.id for one in self.asked.values()])
+        return {reference: int(-credits * NANO) // UNIT for reference, credits in charges.items()}
+
+    def _believed(self, copies: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+        """Return the amount of each copy, and its held amount; None without a copy."""
+        found = balance_copies.read_fields(copies, "amount", "held")
+        return {
+            name: None if amount is None else (int(amount), int(held or 0))
+            for name, (amount, held) in zip(copies, found, strict=True)
+        }
 
     def close(self) -> None:
         """End all processes."""
@@ -394,14 +401,21 @@ class World:
         """Let every process go on without a fault until nothing moves; return what the books lack then."""
         for _ in range(MAX_ROUNDS):
             for name in list(self.tasks):
-                for _ in range(60):
-                    self._resume(name, Failure.NONE)
+                self._let_go_on(name)
             if self._is_at_rest():
                 break
             self._let_time_pass(None)
         else:
             return [f"not at rest: {self._under_way()}"]
         return [*self._wrong_requests(), *self._wrong_balances()]
+
+    def _let_go_on(self, name: str) -> None:
+        """Let a process go on until it has ended, or done all of its periodic work twice."""
+        until = self._turns[name] + 2
+        for _ in range(MAX_CALLS):
+            if self.tasks[name].has_ended or self._turns[name] >= until:
+                return
+            self._resume(name, Failure.NONE)
 
     def _is_at_rest(self) -> bool:
         return not self._under_way()
@@ -415,39 +429,34 @@ class World:
         return [*notes, *asking, *records, *sorted(dead)]
 
     def _wrong_requests(self) -> Iterator[str]:
-        ids = [one.id for one in self.asked.values()]
-        rows = {row.id: row for row in RequestLog.objects.filter(id__in=ids)}
-        charges = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.USAGE, reference__in=ids)
-        charged = {one.reference: int(-one.credits * NANO) // UNIT for one in charges}
+        rows = self._stores.read_rows([one.id for one in self.asked.values()])
+        charged = self._charged()
         for name, one in self.asked.items():
-            row = rows.get(one.id)
-            is_own = row is not None and not row.swept
+            is_own = rows.get(one.id) is False
             if one.phase == "answered" and not is_own and not one.may_be_lost:
                 yield f"{name} was answered and has no row of its own"
-            if one.phase in ("asked", "refused", "admitted") and is_own:
+            if one.phase in ("asked", "reserving", "refused", "admitted") and is_own:
                 yield f"{name} was never answered and has a row of its own"
             if charged.get(one.id, 0) != (one.cost if is_own else 0):
                 yield f"{name} cost {one.cost} and was charged {charged.get(one.id, 0)}"
 
     def _wrong_balances(self) -> Iterator[str]:
-        for number, organization in enumerate(self.organizations):
-            organization.refresh_from_db()
-            key = ApiKey.objects.get(pk=self.keys[number].pk)
-            sums = LedgerEntry.objects.filter(organization_id=organization.id).aggregate(Sum("credits"))
-            if organization.credits != sums["credits__sum"]:
-                yield f"organization {number} has {organization.credits}, its ledger {sums['credits__sum']}"
+        for number, key in enumerate(self.keys):
+            books = self._stores.read_books(key)
+            if books.credits != books.entries:
+                yield f"organization {number} has {books.credits}, its ledger {books.entries}"
             exposed = sum(one.cost for one in self.asked.values() if one.organization == number and one.is_exposed)
-            if organization.credits * NANO < -exposed * UNIT:
-                yield f"organization {number} has {organization.credits}, with {exposed} exposed"
-            if number == 0 and key.usage * NANO > (KEY_LIMIT + exposed) * UNIT:
-                yield f"key {number} used {key.usage}, with {exposed} exposed"
-        for scope, ids in (("organization", self.organizations), ("key", self.keys)):
-            yield from self._wrong_copies(ledger.balances_of(scope, [one.id for one in ids]))  # type: ignore[arg-type] # a scope
+            if books.credits * NANO < -exposed * UNIT:
+                yield f"organization {number} has {books.credits}, with {exposed} exposed"
+            if number == 0 and books.usage * NANO > (KEY_LIMIT + exposed) * UNIT:
+                yield f"key {number} used {books.usage}, with {exposed} exposed"
+        yield from self._wrong_copies(ledger.balances_of("organization", self._owners))
+        yield from self._wrong_copies(ledger.balances_of("key", [key.id for key in self.keys]))
 
     def _wrong_copies(self, true: list[balances.Balance]) -> Iterator[str]:
+        believed = self._believed([balance.name for balance in true])
         for balance in true:
-            amount, held = client().hmget(balance.name, "amount", "held")
-            if amount is not None and int(held or 0) != 0:
-                yield f"{balance.name} holds {held}"
-            if amount is not None and int(amount) != balance.nanos:
-                yield f"{balance.name} says {amount}, the ledger {balance.nanos}"
+            if (copy := believed[balance.name]) is not None and copy[1] != 0:
+                yield f"{balance.name} holds {copy[1]}"
+            if copy is not None and copy[0] != balance.nanos:
+                yield f"{balance.name} says {copy[0]}, the ledger {balance.nanos}"

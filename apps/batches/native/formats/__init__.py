@@ -6,6 +6,7 @@ A format translates neither requests nor answers: they are in the provider's dia
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -16,6 +17,7 @@ import msgspec
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.failures import UpstreamFailure
+from apps.kernel.errors import RateLimited, is_final
 
 # Bytes that a job's search for itself reads at most are bounded by so many pages of jobs.
 MAX_PAGES = 10
@@ -54,7 +56,7 @@ class NativeFormat(Protocol):
     """The interface of a format's module. Everything raises UpstreamFailure."""
 
     def submit(self, api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
-        """Send a job; return the provider's id of it."""
+        """Send a job; return the provider's id of it. After a refusal (`is_refusal`) nothing of it is there."""
 
     def find(self, api: ProviderApi, job: SentJob) -> str | None:
         """Return the id of a job that may have been sent, None where it was not. Raises NotSure."""
@@ -63,10 +65,28 @@ class NativeFormat(Protocol):
         """Return how a job stands."""
 
     def read_answers(self, lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-        """Yield custom ids and answers of results; lines without a readable answer are left out."""
+        """Yield custom ids and answers of results, errors with the status of a request that met them; lines without a
+        readable answer are left out."""
 
     def cancel(self, api: ProviderApi, external_id: str) -> None:
         """Have a job cancelled."""
+
+
+def is_refusal(failure: UpstreamFailure) -> bool:
+    """Return whether the provider answered that it took nothing: sending a job again cannot make a second one."""
+    return failure.status is not None and (failure.status == RateLimited.status or is_final(failure.status))
+
+
+@contextmanager
+def removed_if_refused(api: ProviderApi, path: str) -> Iterator[None]:
+    """Delete an uploaded file when the provider refuses the job that would read it. Raises UpstreamFailure."""
+    try:
+        yield
+    except UpstreamFailure as failure:
+        if is_refusal(failure):
+            with suppress(UpstreamFailure):
+                api.call("DELETE", path)
+        raise
 
 
 def rows_of(page: dict[str, Any]) -> list[dict[str, Any]]:

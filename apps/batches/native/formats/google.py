@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, NotSure, SentJob
+from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, NotSure, SentJob, removed_if_refused
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.failures import UpstreamFailure
@@ -48,10 +48,11 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
     parts = _parts(boundary, msgspec.json.encode({"file": {"displayName": str(job.id)}}), b"\n".join(texts) + b"\n")
     texts.clear()
     files = api.with_headers(_UPLOAD).beside("upload")
-    file = files.send("POST", "/files", parts, f"multipart/related; boundary={boundary}").get("file")
-    batch = {"displayName": str(job.id), "inputConfig": {"fileName": _name_of(file)}}
+    file = _name_of(files.send("POST", "/files", parts, f"multipart/related; boundary={boundary}").get("file"))
+    batch = {"displayName": str(job.id), "inputConfig": {"fileName": file}}
     model = job.path.removesuffix(":generateContent")
-    return _name_of(api.call("POST", f"{model}:batchGenerateContent", {"batch": batch}))
+    with removed_if_refused(api, f"/{file}"):
+        return _name_of(api.call("POST", f"{model}:batchGenerateContent", {"batch": batch}))
 
 
 def find(api: ProviderApi, job: SentJob) -> str | None:

@@ -11,8 +11,16 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
-from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
-from apps.batches.native.formats.openai import MARKER, SLACK, created, is_marked, read_answers, upload
+from apps.batches.native.formats import (
+    MAX_PAGES,
+    JobState,
+    NativeLine,
+    SentJob,
+    id_of,
+    removed_if_refused,
+    rows_of,
+)
+from apps.batches.native.formats.openai import MARKER, SLACK, created, file_path, is_marked, read_answers, upload
 from apps.batches.native.provider_api import ProviderApi
 
 __all__ = ["cancel", "find", "look", "read_answers", "submit"]
@@ -24,18 +32,16 @@ _ENDED: Final = ("SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED")
 
 def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
     """Upload the lines and create a job of them; return its id. Raises UpstreamFailure."""
-    made = api.call(
-        "POST",
-        _PATH,
-        {
-            "input_files": [upload(api, job, lines)],
-            "model": job.model_name,
-            "endpoint": f"/v1{job.path}",
-            "timeout_hours": 24,
-            "metadata": {MARKER: str(job.id)},
-        },
-    )
-    return id_of(made)
+    file = upload(api, job, lines)
+    asked = {
+        "input_files": [file],
+        "model": job.model_name,
+        "endpoint": f"/v1{job.path}",
+        "timeout_hours": 24,
+        "metadata": {MARKER: str(job.id)},
+    }
+    with removed_if_refused(api, file_path(file)):
+        return id_of(api.call("POST", _PATH, asked))
 
 
 def find(api: ProviderApi, job: SentJob) -> str | None:
@@ -59,8 +65,8 @@ def look(api: ProviderApi, external_id: str) -> JobState:
     files = [*results, *(file for file in (sent if isinstance(sent, list) else []) if isinstance(file, str))]
     return JobState(
         row.get("status") in _ENDED,
-        tuple(f"/files/{quote(file, safe='')}/content" for file in results),
-        tuple(f"/files/{quote(file, safe='')}" for file in files),
+        tuple(f"{file_path(file)}/content" for file in results),
+        tuple(map(file_path, files)),
     )
 
 

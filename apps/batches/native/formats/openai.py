@@ -14,7 +14,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
+from apps.batches.native.formats import (
+    MAX_PAGES,
+    JobState,
+    NativeLine,
+    SentJob,
+    id_of,
+    removed_if_refused,
+    rows_of,
+)
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 
@@ -63,6 +71,11 @@ def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
             yield result.custom_id, NativeAnswer(response.status_code, bytes(response.body))
 
 
+def file_path(file: str) -> str:
+    """Return the path of an uploaded file, or of a file of results."""
+    return f"/files/{quote(file, safe='')}"
+
+
 def is_marked(row: dict[str, Any], job: SentJob) -> bool:
     """Return whether a job on a list bears this job's marker."""
     metadata = row.get("metadata")
@@ -93,17 +106,11 @@ _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
     """Upload the lines and create a batch of them; return its id. Raises UpstreamFailure."""
     url = f"/v1{job.path}"
-    made = api.call(
-        "POST",
-        "/batches",
-        {
-            "input_file_id": upload(api, job, lines, method="POST", url=url),
-            "endpoint": url,
-            "completion_window": "24h",
-            "metadata": {MARKER: str(job.id)},
-        },
-    )
-    return id_of(made)
+    file = upload(api, job, lines, method="POST", url=url)
+    marker = {MARKER: str(job.id)}
+    asked = {"input_file_id": file, "endpoint": url, "completion_window": "24h", "metadata": marker}
+    with removed_if_refused(api, file_path(file)):
+        return id_of(api.call("POST", "/batches", asked))
 
 
 def find(api: ProviderApi, job: SentJob) -> str | None:
@@ -129,8 +136,8 @@ def look(api: ProviderApi, external_id: str) -> JobState:
     files = [*results, *([row["input_file_id"]] if isinstance(row.get("input_file_id"), str) else [])]
     return JobState(
         row.get("status") in _ENDED,
-        tuple(f"/files/{quote(file, safe='')}/content" for file in results),
-        tuple(f"/files/{quote(file, safe='')}" for file in files),
+        tuple(f"{file_path(file)}/content" for file in results),
+        tuple(map(file_path, files)),
     )
 
 

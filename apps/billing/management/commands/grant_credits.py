@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.billing import gifts
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
-from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
+from apps.organizations.access import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.billing import cards
 from apps.billing.access import access_payment_method
@@ -53,7 +54,7 @@ def card_entered(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         with worded():
             card = cards.fetch_from_page(workspace.organization, page)
             kept = cards.keep(workspace.organization, card)
-        messages.success(request, f"{_name_of(kept)} was added.")
+        messages.success(request, gettext("{name} was added.").format(name=_name_of(kept)))
     except ApiError as error:
         messages.error(request, error.message)
     return back_to("billing", workspace)
@@ -71,7 +72,7 @@ def default_card(request: HttpRequest, workspace: Workspace, card_id: str) -> Ht
     changed, form = attempt(request, change)
     if changed is None:
         return show_billing(request, workspace, cards=form)
-    messages.success(request, f"{changed} is now the default card.")
+    messages.success(request, gettext("{name} is now the default card.").format(name=changed))
     return back_to("billing", workspace)
 
 
@@ -88,12 +89,12 @@ def remove_card(request: HttpRequest, workspace: Workspace, card_id: str) -> Htt
     removed, form = attempt(request, remove)
     if removed is None:
         return show_billing(request, workspace, cards=form)
-    messages.success(request, f"{_name_of(row)} was removed.")
+    messages.success(request, gettext("{name} was removed.").format(name=_name_of(row)))
     return back_to("billing", workspace)
 
 
 def _name_of(card: PaymentMethod) -> str:
-    return f"{card.brand.title()} ending in {card.last_four}"
+    return gettext("{brand} ending in {digits}").format(brand=card.brand.title(), digits=card.last_four)
 
 
 _HERE = "o/<str:organization_id>/billing/cards"

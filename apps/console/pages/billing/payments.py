@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext
 
 from apps.billing import payment_processor, subscription, topup
 from apps.billing.access import access_top_up
@@ -120,13 +121,13 @@ def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 @workspace_page("POST", needs=Role.OWNER)
 def automatic(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """Turn automatic top-up on or off, and set its limits."""
-    return _change(request, workspace, _AUTOMATIC, "automatic", "Automatic top-up was saved.")
+    return _change(request, workspace, _AUTOMATIC, "automatic", gettext("Automatic top-up was saved."))
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def details(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """Change the billing details for future invoices."""
-    return _change(request, workspace, _DETAILS, "details", "Billing details were saved for future invoices.")
+    return _change(request, workspace, _DETAILS, "details", gettext("Billing details were saved for future invoices."))
 
 
 @workspace_page("POST", needs=Role.OWNER)
@@ -137,7 +138,7 @@ def subscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         request,
         workspace,
         lambda: subscription.start(workspace.organization, key),
-        "You subscribed to the pro plan. It starts once the payment is confirmed.",
+        gettext("You subscribed to the pro plan. It starts once the payment is confirmed."),
     )
 
 
@@ -148,7 +149,7 @@ def unsubscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         request,
         workspace,
         lambda: subscription.cancel(workspace.organization),
-        "The subscription ends with the paid period.",
+        gettext("The subscription ends with the paid period."),
     )
 
 
@@ -156,15 +157,18 @@ def tell_top_up(request: HttpRequest, result: topup.TopUpResult) -> None:
     """Add a message with the result of a top-up for the next page."""
     row = result.transaction
     if row.status == Transaction.Status.COMPLETED:
-        messages.success(request, format_html("{} were added to your credits.", usd(row.credit_amount)))
+        messages.success(request, format_html(gettext("{} were added to your credits."), usd(row.credit_amount)))
     elif row.status == Transaction.Status.FAILED:
-        messages.error(request, f"Nothing was charged. {row.description}.")
+        messages.error(request, gettext("Nothing was charged. {description}.").format(description=row.description))
     elif result.client_secret:
         messages.warning(
-            request, "Your bank asks you to confirm this payment: press Confirm below. No credits were added yet."
+            request,
+            gettext("Your bank asks you to confirm this payment: press Confirm below. No credits were added yet."),
         )
     else:
-        messages.warning(request, "The payment is being processed. The credits appear here once it is confirmed.")
+        messages.warning(
+            request, gettext("The payment is being processed. The credits appear here once it is confirmed.")
+        )
 
 
 def _do(request: HttpRequest, workspace: Workspace, work: Callable[[], object], done: str) -> HttpResponse:

@@ -7,10 +7,11 @@ from typing import Any, Final
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import path
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, do_once, read_form
-from apps.console.pages.guardrails.frame import guarded_page, show_tab
 from apps.console.pages.guardrails.outside_fields import OUTSIDE_FIELDS, shown_fields
+from apps.console.pages.guardrails.settings import guarded_page, show_tab
 from apps.console.visit import back_to
 from apps.console.workspace import Workspace
 from apps.guardrails import actions
@@ -21,11 +22,12 @@ from apps.guardrails.matching.stemming import LANGUAGES
 from apps.guardrails.models import Action, CustomRule
 from apps.guardrails.serializers import CustomRuleChangesShape, NewCustomRuleShape
 from apps.kernel.errors import NotFound
+from apps.kernel.pages.languages import gettext_lazy, translated_choices
 
 TYPES: Final = {
-    "blocked_terms": "Blocked terms",
-    "custom_regex": "Regular expression",
-    "topic_restriction": "Topics",
+    "blocked_terms": gettext_lazy("Blocked terms"),
+    "custom_regex": gettext_lazy("Regular expression"),
+    "topic_restriction": gettext_lazy("Topics"),
     **{name: CustomRule.Type(name).label for name in OUTSIDE_FIELDS},
 }
 # For each type, the fields of its configuration and their form of input: lines of text, a flag, a text.
@@ -37,7 +39,11 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
 }
 # Priority of a new rule.
 NEW_PRIORITY: Final = 100
-MATCHES: Final = (("contains", "Anywhere in the text"), ("exact", "As whole words"), ("regex", "As expressions"))
+MATCHES: Final = (
+    ("contains", gettext_lazy("Anywhere in the text")),
+    ("exact", gettext_lazy("As whole words")),
+    ("regex", gettext_lazy("As expressions")),
+)
 
 
 @guarded_page()
@@ -56,7 +62,7 @@ def new_rule(request: HttpRequest, workspace: Workspace, kind: str) -> HttpRespo
     if request.method == "POST":
         made, form = attempt(request, lambda: _add(request, workspace, kind))
         if made is not None:
-            messages.success(request, f"The rule {made['name']} was added.")
+            messages.success(request, gettext("The rule {name} was added.").format(name=made["name"]))
             return back_to("custom_rules", workspace)
     return _form(request, workspace, kind, form, None)
 
@@ -69,7 +75,7 @@ def one_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpRe
     if request.method == "POST":
         changed, form = attempt(request, lambda: _change(request, rule))
         if changed is not None:
-            messages.success(request, f"The rule {changed.name} was saved.")
+            messages.success(request, gettext("The rule {name} was saved.").format(name=changed.name))
             return back_to("custom_rules", workspace)
     return _form(request, workspace, rule.type, form, rule)
 
@@ -79,7 +85,7 @@ def delete_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> Htt
     """Remove a rule; its findings stay."""
     rule = access_custom_rule(workspace.user, str(workspace.organization.id), rule_id)
     actions.delete_rule(rule=rule)
-    messages.success(request, f"The rule {rule.name} was removed.")
+    messages.success(request, gettext("The rule {name} was removed.").format(name=rule.name))
     return back_to("custom_rules", workspace)
 
 
@@ -152,7 +158,9 @@ def _form(request: HttpRequest, workspace: Workspace, kind: str, form: Form, rul
         kind_words=TYPES[kind],
         config=shown,
         priority=NEW_PRIORITY if rule is None else rule.priority,
-        actions=[one for one in Action.choices if kind not in OUTSIDE_FIELDS or one[0] != Action.ALLOW],
+        actions=[
+            one for one in translated_choices(Action.choices) if kind not in OUTSIDE_FIELDS or one[0] != Action.ALLOW
+        ],
         outside=shown_fields(kind, config),
         matches=MATCHES,
         languages=[(one, one.title()) for one in LANGUAGES],

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from django.utils.translation import gettext
+
 from apps.guardrails.outside import DEFAULT_TIMEOUT
+from apps.kernel.pages.languages import gettext_lazy
 
 
 class OutsideField(NamedTuple):
@@ -19,105 +22,154 @@ class OutsideField(NamedTuple):
     choices: tuple[tuple[str, str], ...] = ()
 
 
-_URL: Final = OutsideField("url", "Address", help="An https address")
-_KEY: Final = OutsideField("apiKey", "API key", "secret")
+_URL: Final = OutsideField("url", gettext_lazy("Address"), help=gettext_lazy("An https address"))
+_KEY: Final = OutsideField("apiKey", gettext_lazy("API key"), "secret")
 _COMMON: Final = (
     OutsideField(
         "direction",
-        "Texts to judge",
+        gettext_lazy("Texts to judge"),
         value="input",
-        choices=(("input", "Requests"), ("output", "Answers"), ("both", "Requests and answers")),
-        help="Answers are held back until they have been judged",
+        choices=(
+            ("input", gettext_lazy("Requests")),
+            ("output", gettext_lazy("Answers")),
+            ("both", gettext_lazy("Requests and answers")),
+        ),
+        help=gettext_lazy("Answers are held back until they have been judged"),
     ),
     OutsideField(
         "onFailure",
-        "If the service fails",
+        gettext_lazy("If the service fails"),
         value="closed",
-        choices=(("closed", "Refuse the request"), ("open", "Let the request pass")),
+        choices=(("closed", gettext_lazy("Refuse the request")), ("open", gettext_lazy("Let the request pass"))),
     ),
-    OutsideField("timeoutSeconds", "Time limit in seconds", "number", value=DEFAULT_TIMEOUT),
+    OutsideField("timeoutSeconds", gettext_lazy("Time limit in seconds"), "number", value=DEFAULT_TIMEOUT),
 )
 OUTSIDE_FIELDS: Final[Mapping[str, tuple[OutsideField, ...]]] = {
     "webhook": (
         _URL,
-        OutsideField("secret", "Signing secret", "secret", "whsec_ followed by 24 to 64 bytes in base64"),
+        OutsideField(
+            "secret",
+            gettext_lazy("Signing secret"),
+            "secret",
+            gettext_lazy("whsec_ followed by 24 to 64 bytes in base64"),
+        ),
         *_COMMON,
     ),
     "presidio": (
-        OutsideField("url", "Address", help="The analyzer's address, without /analyze"),
-        OutsideField("apiKey", "API key", "secret", "If a proxy before the analyzer wants one"),
-        OutsideField("language", "Language", value="en"),
-        OutsideField("entities", "Entities", "lines", "One per line, such as PERSON; none: all", []),
-        OutsideField("scoreThreshold", "Lowest score", "number", "0 to 1", 0.5),
+        OutsideField("url", gettext_lazy("Address"), help=gettext_lazy("The analyzer's address, without /analyze")),
+        OutsideField(
+            "apiKey", gettext_lazy("API key"), "secret", gettext_lazy("If a proxy before the analyzer wants one")
+        ),
+        OutsideField("language", gettext_lazy("Language"), value="en"),
+        OutsideField(
+            "entities", gettext_lazy("Entities"), "lines", gettext_lazy("One per line, such as PERSON; none: all"), []
+        ),
+        OutsideField("scoreThreshold", gettext_lazy("Lowest score"), "number", "0 to 1", 0.5),
         *_COMMON,
     ),
     "bedrock_guardrail": (
-        OutsideField("region", "Region", help="Such as eu-central-1"),
-        OutsideField("guardrailId", "Guardrail"),
-        OutsideField("guardrailVersion", "Version", value="DRAFT"),
-        OutsideField("apiKey", "Bedrock API key", "secret", "Or the two access keys below"),
-        OutsideField("accessKeyId", "Access key id", "secret"),
-        OutsideField("secretAccessKey", "Secret access key", "secret"),
-        OutsideField("sessionToken", "Session token", "secret", "For temporary access keys"),
+        OutsideField("region", gettext_lazy("Region"), help=gettext_lazy("Such as eu-central-1")),
+        OutsideField("guardrailId", gettext_lazy("Guardrail")),
+        OutsideField("guardrailVersion", gettext_lazy("Version"), value="DRAFT"),
+        OutsideField("apiKey", gettext_lazy("Bedrock API key"), "secret", gettext_lazy("Or the two access keys below")),
+        OutsideField("accessKeyId", gettext_lazy("Access key id"), "secret"),
+        OutsideField("secretAccessKey", gettext_lazy("Secret access key"), "secret"),
+        OutsideField(
+            "sessionToken", gettext_lazy("Session token"), "secret", gettext_lazy("For temporary access keys")
+        ),
         *_COMMON,
     ),
     "azure_content_safety": (
-        OutsideField("url", "Endpoint", help="Such as https://acme.cognitiveservices.azure.com"),
+        OutsideField(
+            "url", gettext_lazy("Endpoint"), help=gettext_lazy("Such as https://acme.cognitiveservices.azure.com")
+        ),
         _KEY,
-        OutsideField("severity", "Lowest severity", "number", "0 to 7; a category at it or above is a finding", 4),
-        OutsideField("promptShields", "Look for attacks (Prompt Shields)", "flag", value=True),
+        OutsideField(
+            "severity",
+            gettext_lazy("Lowest severity"),
+            "number",
+            gettext_lazy("0 to 7; a category at it or above is a finding"),
+            4,
+        ),
+        OutsideField("promptShields", gettext_lazy("Look for attacks (Prompt Shields)"), "flag", value=True),
         *_COMMON,
     ),
     "model_armor": (
-        OutsideField("template", "Template", help="projects/…/locations/…/templates/…"),
-        OutsideField("serviceAccount", "Service account", "secret", "The JSON of its key, on one line"),
+        OutsideField("template", gettext_lazy("Template"), help="projects/…/locations/…/templates/…"),
+        OutsideField(
+            "serviceAccount",
+            gettext_lazy("Service account"),
+            "secret",
+            gettext_lazy("The JSON of its key, on one line"),
+        ),
         *_COMMON,
     ),
     "lakera": (
-        OutsideField("url", "Address", value="https://api.lakera.ai"),
+        OutsideField("url", gettext_lazy("Address"), value="https://api.lakera.ai"),
         _KEY,
-        OutsideField("projectId", "Project", help="If empty: the account's default policy"),
+        OutsideField("projectId", gettext_lazy("Project"), help=gettext_lazy("If empty: the account's default policy")),
         *_COMMON,
     ),
     "openai_moderation": (
-        OutsideField("url", "Address", value="https://api.openai.com"),
+        OutsideField("url", gettext_lazy("Address"), value="https://api.openai.com"),
         _KEY,
-        OutsideField("model", "Model", value="omni-moderation-latest"),
-        OutsideField("categories", "Categories", "lines", "One per line, such as hate/threatening; none: all", []),
+        OutsideField("model", gettext_lazy("Model"), value="omni-moderation-latest"),
+        OutsideField(
+            "categories",
+            gettext_lazy("Categories"),
+            "lines",
+            gettext_lazy("One per line, such as hate/threatening; none: all"),
+            [],
+        ),
         *_COMMON,
     ),
     "model": (
-        OutsideField("model", "Model", help="A chat model, such as deepinfra/llama-guard-4-12b; its cost is yours"),
+        OutsideField(
+            "model",
+            gettext_lazy("Model"),
+            help=gettext_lazy("A chat model, such as deepinfra/llama-guard-4-12b; its cost is yours"),
+        ),
         OutsideField(
             "template",
-            "Format",
+            gettext_lazy("Format"),
             value="llama_guard",
             choices=(
                 ("llama_guard", "Llama Guard"),
                 ("shieldgemma", "ShieldGemma"),
-                ("custom", "An own prompt, for any model"),
+                ("custom", gettext_lazy("An own prompt, for any model")),
             ),
         ),
         OutsideField(
             "promptBy",
-            "Prompt",
+            gettext_lazy("Prompt"),
             choices=(
-                ("", "Usual for the format"),
-                ("server", "Written by the model's server, with its chat template"),
-                ("gateway", "Written by the gateway, in one message"),
+                ("", gettext_lazy("Usual for the format")),
+                ("server", gettext_lazy("Written by the model's server, with its chat template")),
+                ("gateway", gettext_lazy("Written by the gateway, in one message")),
             ),
         ),
         OutsideField(
-            "categories", "Categories", "lines", "One per line: S1 to S14, or dangerous, harassment, hate, sexual", []
+            "categories",
+            gettext_lazy("Categories"),
+            "lines",
+            gettext_lazy("One per line: S1 to S14, or dangerous, harassment, hate, sexual"),
+            [],
         ),
-        OutsideField("prompt", "Own prompt", "prose", "With {text} where the text belongs"),
-        OutsideField("foundWord", "First word of a finding", value="unsafe", help="For an own prompt"),
-        OutsideField("passedWord", "First word if nothing is found", value="safe", help="For an own prompt"),
+        OutsideField("prompt", gettext_lazy("Own prompt"), "prose", gettext_lazy("With {text} where the text belongs")),
+        OutsideField(
+            "foundWord", gettext_lazy("First word of a finding"), value="unsafe", help=gettext_lazy("For an own prompt")
+        ),
+        OutsideField(
+            "passedWord",
+            gettext_lazy("First word if nothing is found"),
+            value="safe",
+            help=gettext_lazy("For an own prompt"),
+        ),
         OutsideField(
             "roles",
-            "Roles of texts",
+            gettext_lazy("Roles of texts"),
             "lines",
-            "One per line; none: user, assistant, tool_result, document. Also: system, developer, tool",
+            gettext_lazy("One per line; none: user, assistant, tool_result, document. Also: system, developer, tool"),
             [],
         ),
         *_COMMON,
@@ -134,7 +186,7 @@ def shown_fields(kind: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
         if field.input == "secret":
             value = ""
             if field.name in config.get("secrets", ()):
-                help_text = "Stored; leave empty to keep it"
+                help_text = gettext("Stored; leave empty to keep it")
         shown.append(
             {
                 "name": field.name,

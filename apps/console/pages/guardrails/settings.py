@@ -1,34 +1,81 @@
-"""Guardrail settings: on or off, each system rule with its action, files, answers."""
+"""Guardrail settings: on or off, each system rule with its action, files, answers; and what all pages of guardrails
+share: their tabs, and the page for plans without guardrails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from math import isfinite
-from typing import Any
+from typing import Any, Concatenate
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import path, reverse
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, attempt, read_form
-from apps.console.pages.guardrails.frame import guarded_page, show_tab
-from apps.console.visit import back_to
+from apps.console.rendering import show
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.guardrails import actions
+from apps.guardrails.access import access_guarded
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.findings.scan_types import EARLIER_TURN
 from apps.guardrails.models import Action, GuardrailConfig
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE, SystemRule
 from apps.guardrails.serializers import GuardrailChangesShape
+from apps.kernel.pages.languages import gettext_lazy, translated_choices
+from apps.organizations.models import Role
+from apps.organizations.plans import limits_of
+
+_TABS = (
+    ("guardrails", gettext_lazy("Rules")),
+    ("custom_rules", gettext_lazy("Your own rules")),
+    ("try_guardrails", gettext_lazy("Try a text")),
+    ("violations", gettext_lazy("Violations")),
+)
+_View = Callable[Concatenate[HttpRequest, Workspace, ...], HttpResponse]
+
+
+def guarded_page(*methods: str) -> Callable[[_View], Callable[..., Any]]:
+    """Make a view a page of an organization whose guardrails the visitor may manage.
+
+    On a plan without guardrails all pages show that they need another plan; forms raise Forbidden.
+    """
+
+    def decorate(view: _View) -> Callable[..., Any]:
+        @workspace_page(*methods, needs=Role.ADMIN)
+        @wraps(view)
+        def serve(request: HttpRequest, workspace: Workspace, **names: Any) -> HttpResponse:
+            if request.method != "POST" and not limits_of(workspace.organization.plan).guardrails:
+                return show(request, "guardrails/no_plan", workspace, entry="guardrails")
+            access_guarded(workspace.user, str(workspace.organization.id))
+            return view(request, workspace, **names)
+
+        return serve
+
+    return decorate
+
+
+def show_tab(
+    request: HttpRequest, template: str, workspace: Workspace, *, tab: str, status: int = 200, **context: Any
+) -> HttpResponse:
+    """Return a page of guardrails with its tab open."""
+    where = {"organization_id": workspace.organization.id}
+    tabs = [(words, reverse(f"console:{route}", kwargs=where), route == tab) for route, words in _TABS]
+    return show(request, f"guardrails/{template}", workspace, entry="guardrails", status=status, tabs=tabs, **context)
+
 
 _FLAGS = {"true": True, "false": False}
 _ROLES = (
-    ("user", "Users"),
-    ("system", "System prompts, tools"),
-    ("assistant", "Earlier answers"),
-    ("tool_result", "Tool results"),
-    ("document", "Files"),
-    ("earlier_turn", "Earlier turns"),
+    ("user", gettext_lazy("Users")),
+    ("system", gettext_lazy("System prompts, tools")),
+    ("assistant", gettext_lazy("Earlier answers")),
+    ("tool_result", gettext_lazy("Tool results")),
+    ("document", gettext_lazy("Files")),
+    ("earlier_turn", gettext_lazy("Earlier turns")),
 )
 
 
@@ -45,7 +92,7 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
             ),
         )
         if changed is not None:
-            messages.success(request, "Saved. Takes effect within a second.")
+            messages.success(request, gettext("Saved. Takes effect within a second."))
             return back_to("guardrails", workspace)
     row = GuardrailConfig.objects.filter(organization=workspace.organization).first()
     shown = row or GuardrailConfig()
@@ -66,7 +113,7 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         rules=[_shown(rule, states[name], said.get(name, {})) for name, rule in loaded_rules().items()],
         roles=_ROLES,
         has_roles=any(state.get("roles") for state in states.values()),
-        actions=Action.choices,
+        actions=translated_choices(Action.choices),
         types="\n".join(shown.allowed_file_types),
     )
 
@@ -75,7 +122,7 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 def reset(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """Reset system rules to their defaults; custom rules stay."""
     actions.reset_config(organization=workspace.organization)
-    messages.success(request, "System rules were reset to defaults. Your custom rules are unchanged.")
+    messages.success(request, gettext("System rules were reset to defaults. Your custom rules are unchanged."))
     return back_to("guardrails", workspace)
 
 

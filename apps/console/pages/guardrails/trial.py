@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.console.forms import Form, attempt, read_form
-from apps.console.pages.guardrails.frame import guarded_page, show_tab
+from apps.console.pages.guardrails.settings import guarded_page, show_tab
 from apps.console.workspace import Workspace
 from apps.guardrails.serializers import TriedContentShape
 from apps.guardrails.trial import TrialResult, try_guardrails

@@ -9,16 +9,18 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import path
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.console.forms import Form, read_query, refused
-from apps.console.pages.guardrails.frame import guarded_page, show_tab
+from apps.console.pages.guardrails.settings import guarded_page, show_tab
 from apps.console.workspace import Workspace
 from apps.guardrails.configuration.load_config import list_custom_rules
 from apps.guardrails.models import Violation
 from apps.guardrails.rule_thread import loaded_rules
-from apps.guardrails.search import ViolationCursor, count_since, find_page
 from apps.guardrails.serializers import ViolationsQuery, filters_of
+from apps.guardrails.stored_violations import ViolationCursor, count_since, find_page
 from apps.kernel.errors import ApiError
+from apps.kernel.pages.languages import translated, translated_choices
 
 # Days that the counts above the list look back.
 DAYS = 7
@@ -39,7 +41,7 @@ def violations(request: HttpRequest, workspace: Workspace) -> HttpResponse:
             following = _query_with(request.GET, cursor=ViolationCursor.of(rows[-1]).write())
     except ApiError as error:
         form = refused(request.GET, error)
-    rules = [("", "Any"), *((rule.rule_id, rule.name) for rule in loaded_rules().values())]
+    rules = [("", gettext("Any")), *((rule.rule_id, translated(rule.name)) for rule in loaded_rules().values())]
     return show_tab(
         request,
         "violations",
@@ -53,7 +55,7 @@ def violations(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         newest=_query_with(request.GET),
         counts=count_since(organization_id, timezone.now() - timedelta(days=DAYS)),
         days=DAYS,
-        taken=[("", "Enforced"), *Violation.ActionTaken.choices],
+        taken=[("", gettext("Enforced")), *translated_choices(Violation.ActionTaken.choices)],
         rules=[*rules, *((str(rule.id), rule.name) for rule in list_custom_rules(organization_id))],
     )
 

@@ -14,8 +14,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.http.response import HttpResponseBase
 from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext, ngettext
 
-from apps.console.forms import Form, attempt, read_query, refused
+from apps.console.forms import Form, attempt, error_words, read_query, refused
 from apps.console.pages.logs.period import (
     DEFAULT_LENGTH,
     RANGES,
@@ -36,6 +38,7 @@ from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.languages import gettext_lazy
 from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
@@ -56,16 +59,16 @@ from apps.logs.views import download, send_medium
 MAX_KEYS = 200
 # Columns of the list beside the time, by their names in the query and the cookie; and those that are shown at first.
 COLUMNS: Final = {
-    "status": "Status",
-    "model": "Model, provider",
-    "answer": "Answer",
-    "key": "Key, project",
-    "tokens": "Tokens",
-    "cost": "Cost",
-    "duration": "Seconds",
-    "kind": "Kind",
-    "source": "Source",
-    "tags": "Tags",
+    "status": gettext_lazy("Status"),
+    "model": gettext_lazy("Model, provider"),
+    "answer": gettext_lazy("Answer"),
+    "key": gettext_lazy("Key, project"),
+    "tokens": gettext_lazy("Tokens"),
+    "cost": gettext_lazy("Cost"),
+    "duration": gettext_lazy("Seconds"),
+    "kind": gettext_lazy("Kind"),
+    "source": gettext_lazy("Source"),
+    "tags": gettext_lazy("Tags"),
 }
 FIRST_COLUMNS: Final = ("status", "model", "answer", "key", "tokens", "cost", "duration")
 COLUMNS_COOKIE: Final = "gateway-log-columns"
@@ -137,8 +140,8 @@ def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> H
         any_time=_period_link(request.GET),
         range=active,
         zone=zone_name(zone),
-        from_label=f"From ({zone_name(zone)})",
-        to_label=f"To ({zone_name(zone)})",
+        from_label=gettext("From ({zone})").format(zone=zone_name(zone)),
+        to_label=gettext("To ({zone})").format(zone=zone_name(zone)),
         zone_field=ZONE,
         views=find_views(workspace.organization, workspace.user),
         view_form=view_form,
@@ -149,12 +152,12 @@ def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> H
         following=None if following is None else _query_with(request.GET, cursor=following),
         newest=_query_with(request.GET),
         newest_id=rows[0]["id"] if rows and is_first else "",
-        ends=[("", "Any"), *ENDS],
-        models=[("", "Any"), *((one, one) for one in models)],
-        providers=[("", "Any"), *((one, one) for one in providers)],
-        projects=[("", "Any"), *((one.id, one.name) for one in workspace.projects)],
-        teams=[("", "Any"), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
-        keys=[("", "Any"), *_keys(workspace, request.GET.get("apiKeyId", ""))],
+        ends=[("", gettext("Any")), *ENDS],
+        models=[("", gettext("Any")), *((one, one) for one in models)],
+        providers=[("", gettext("Any")), *((one, one) for one in providers)],
+        projects=[("", gettext("Any")), *((one.id, one.name) for one in workspace.projects)],
+        teams=[("", gettext("Any")), *((one.id, one.name) for one in workspace.teams)] if workspace.teams else [],
+        keys=[("", gettext("Any")), *_keys(workspace, request.GET.get("apiKeyId", ""))],
         csv=_query_with(request.GET, format="csv"),
         jsonl=_query_with(request.GET, format="jsonl"),
     )
@@ -170,7 +173,7 @@ def views(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         return HttpResponseRedirect(f"{address}?{request.GET.urlencode()}")
     if view_id := request.POST.get("delete", ""):
         delete_view(organization, user, view_id, is_admin=workspace.is_admin)
-        messages.success(request, "The saved view was deleted.")
+        messages.success(request, gettext("The saved view was deleted."))
         return lead_to("logs", organization.id)
 
     def save() -> str:
@@ -183,7 +186,7 @@ def views(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     saved, form = attempt(request, save)
     if saved is None:
         return _show_list(request, workspace, form)
-    messages.success(request, "The view was saved.")
+    messages.success(request, gettext("The view was saved."))
     return HttpResponseRedirect(f"{address}?{saved}", status=303)
 
 
@@ -208,7 +211,7 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
         try:
             return _compared(request, workspace, row, _find_by_id(workspace, other_id))
         except InvalidRequest as error:
-            problem = error.message
+            problem = error_words(error.message)
     key = ApiKey.objects.filter(pk=row["api_key_id"]).first()
     project = next((one for one in workspace.projects if one.id == row["project_id"]), None)
     requests = reverse("console:logs", kwargs={"organization_id": workspace.organization.id})
@@ -314,8 +317,11 @@ def _histogram(request: HttpRequest, scope: LogScope, filters: LogFilters, zone:
 
 def _bar_words(bar: Bar, zone: tzinfo) -> str:
     starts = bar.start.astimezone(zone)
-    noun = "request" if bar.requests == 1 else "requests"
-    return f"{starts:%b} {starts.day}, {starts:%H:%M:%S}: {bar.requests} {noun}, {bar.errors} failed"
+    words = ngettext(
+        "{time}: {requests} request, {errors} failed", "{time}: {requests} requests, {errors} failed", bar.requests
+    )
+    time = f"{date_format(starts, 'M j')}, {starts:%H:%M:%S}"
+    return words.format(time=time, requests=bar.requests, errors=bar.errors)
 
 
 def _heights(bar: Bar, most: int) -> dict[str, float]:

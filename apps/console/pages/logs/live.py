@@ -1,7 +1,7 @@
 """Live updates of pages: a stream of server-sent events that says how many requests the log has more than the page.
 
-A stream ends after some minutes, when the visitor's session or membership has ended, and when the client has left; the
-page's script opens the next one.
+A stream ends after some minutes, when the visitor's session or membership has ended, when the client has left, and when
+the same person opens too many newer ones; the page's script opens the next one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from apps.logs.watch import LogWatch, NewRows, join_watch, leave_watch
 # Seconds of a stream, and between two of its looks at the rows that all streams of the organization share.
 LIFETIME: Final = 120.0
 PAUSE: Final = 0.5
-# Streams at once in one worker: of all, of one organization, and of one person.
+# Streams at once in one worker: of all, of one organization, and of one person. A person's newest replaces the oldest:
+# it is that of a page that was left long ago, which shows only when a heartbeat cannot be sent.
 OF_ORGANIZATIONS: Final[FairShare[UUID]] = FairShare(300, 100, "live pages")
-OF_PEOPLE: Final[FairShare[UUID]] = FairShare(300, 10, "live pages of one person")
+OF_ONE_PERSON: Final = 10
+_streams: Final[dict[UUID, list[LiveStream]]] = {}
 # Milliseconds after which a browser opens the next stream.
 _RETRY: Final = 3_000
 _HEARTBEAT: Final = b": \n\n"
@@ -63,24 +65,27 @@ class LiveStream:
     """The body of a stream."""
 
     def __init__(self, workspace: Workspace, rows: NewRows) -> None:
-        """Take a place among the streams of the person and the organization. Raises RateLimited, Overloaded."""
+        """Take a place among the organization's streams; end the person's oldest. Raises RateLimited, Overloaded."""
         self._person, self._organization = workspace.user.id, workspace.organization.id
         self._session, self._rows = str(workspace.session.digest), rows
-        OF_PEOPLE.take(self._person)
-        try:
-            OF_ORGANIZATIONS.take(self._organization)
-        except Exception:
-            OF_PEOPLE.give_back(self._person)
-            raise
+        own = _streams.get(self._person, [])
+        if len(own) >= OF_ONE_PERSON:
+            own[0].close()
+        OF_ORGANIZATIONS.take(self._organization)
+        _streams.setdefault(self._person, []).append(self)
         self._watch: LogWatch | None = join_watch(self._organization, self._session)
 
     def close(self) -> None:
-        """Give back the places; the server closes a stream whenever it ends."""
-        if self._watch is not None:
-            leave_watch(self._watch, self._session)
-            self._watch = None
-            OF_PEOPLE.give_back(self._person)
-            OF_ORGANIZATIONS.give_back(self._organization)
+        """Give back the place; the server closes a stream whenever it ends."""
+        if self._watch is None:
+            return
+        leave_watch(self._watch, self._session)
+        self._watch = None
+        OF_ORGANIZATIONS.give_back(self._organization)
+        own = _streams[self._person]
+        own.remove(self)
+        if not own:
+            del _streams[self._person]
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield a count after each change, and heartbeats in between."""
@@ -102,7 +107,7 @@ class LiveStream:
                 return
             if watch.looks != looks and watch.looks:
                 looks = watch.looks
-                if self._rows.add(watch.rows):
+                if self._rows.add(watch):
                     quiet_until = _quiet_until()
                     yield _frame(self._rows.count, max(watch.rows))
             if time.monotonic() >= quiet_until:

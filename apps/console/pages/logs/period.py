@@ -10,14 +10,15 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest
 from django.utils import timezone
 
+from apps.kernel.pages.languages import gettext_lazy
 from apps.logs.histogram import Bar
 
 # Ranges up to now: name in the query, label, length.
 RANGES: Final = (
-    ("15m", "15 minutes", timedelta(minutes=15)),
-    ("1h", "Hour", timedelta(hours=1)),
-    ("24h", "Day", timedelta(days=1)),
-    ("7d", "Week", timedelta(days=7)),
+    ("15m", gettext_lazy("15 minutes"), timedelta(minutes=15)),
+    ("1h", gettext_lazy("Hour"), timedelta(hours=1)),
+    ("24h", gettext_lazy("Day"), timedelta(days=1)),
+    ("7d", gettext_lazy("Week"), timedelta(days=7)),
 )
 # Without a period the list goes back as far as the log; its histogram has these days.
 DEFAULT_LENGTH: Final = timedelta(days=7)

@@ -21,10 +21,10 @@ from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import write_cursor
 from apps.logs import archive
 from apps.logs.access import LogScope, access_logs, scope_of_user
-from apps.logs.query import LogFilters, LogRow
+from apps.logs.query import MAX_TEXT, LogFilters, LogRow
 from apps.logs.serializers import requested_ids_of
 from apps.logs.suggestions import Suggestion, find_suggestions
-from apps.logs.text_search import MAX_TEXT, TextPage, find_text, has_words
+from apps.logs.text_search import TextPage, find_text, has_words
 from apps.organizations.models import RetentionLevel
 
 # The parameter of the typed text.

@@ -2,8 +2,8 @@
 // values}]}. Colours are the stylesheet's, so that light and dark need no second drawing; the table below has the values.
 
 const HEIGHT = 240, TOP = 8, BOTTOM = 24;
-const axisDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
-const wholeDay = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
+const axisDay = new Intl.DateTimeFormat(globalThis.pageLanguage?.locale, { month: "short", day: "numeric", timeZone: "UTC" });
+const wholeDay = new Intl.DateTimeFormat(globalThis.pageLanguage?.locale, { dateStyle: "medium", timeZone: "UTC" });
 
 function shape(name, attributes, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

@@ -37,7 +37,7 @@ function follow(holder) {
     source.addEventListener("requests", (event) => {
       newest = event.lastEventId;
       total = before + JSON.parse(event.data).count;
-      show(total === 1 ? "1 new request" : `${numbers.count(total)} new requests`);
+      show(total === 1 ? pageLanguage.say("1 new request") : pageLanguage.say("{number} new requests", { number: numbers.count(total) }));
     });
     source.addEventListener("error", () => {
       holder.dataset.state = "paused";
@@ -46,7 +46,7 @@ function follow(holder) {
       close();
       failures += 1;
       if (failures < FAILURES) timer = setTimeout(open, LATER);
-      else show("Live updates stopped; reload the page");
+      else show(pageLanguage.say("Live updates stopped; reload the page"));
     });
   }
 
@@ -65,7 +65,7 @@ function follow(holder) {
       return;
     }
     // The stream counts the requests of some minutes only.
-    if (isOn && Date.now() - hiddenAt > LONGEST) show("Load new requests");
+    if (isOn && Date.now() - hiddenAt > LONGEST) show(pageLanguage.say("Load new requests"));
     open();
   });
   // A page that the browser keeps for its back button must not hold a connection.

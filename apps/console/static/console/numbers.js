@@ -7,7 +7,7 @@ globalThis.numbers = (() => {
     const key = `${unit} ${digits}`;
     if (!formats.has(key)) {
       const style = unit === "USD" ? { style: "currency", currency: "USD" } : unit === "percent" ? { style: "unit", unit } : {};
-      formats.set(key, new Intl.NumberFormat(undefined, { ...style, minimumFractionDigits: digits, maximumFractionDigits: digits }));
+      formats.set(key, new Intl.NumberFormat(globalThis.pageLanguage?.locale, { ...style, minimumFractionDigits: digits, maximumFractionDigits: digits }));
     }
     return formats.get(key);
   }

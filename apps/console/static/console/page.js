@@ -1,6 +1,6 @@
 // Shared behavior of all pages: local times, copying, menus, confirmations, single submission of forms.
 
-const moment = new Intl.DateTimeFormat(undefined, {
+const moment = new Intl.DateTimeFormat(globalThis.pageLanguage?.locale, {
   year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short",
 });
 
@@ -36,7 +36,7 @@ async function copy(button) {
   // The visually hidden text after the label names the copied item for screen readers.
   const words = button.firstChild;
   button.dataset.words ??= words.textContent;
-  words.textContent = told.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
+  words.textContent = told.textContent = pageLanguage.say(copied ? "Copied" : "Selected: press Ctrl+C");
   setTimeout(() => {
     words.textContent = button.dataset.words;
     told.textContent = "";

@@ -16,7 +16,7 @@ export class Lane {
 
   clear() {
     this.messages = [];
-    this.find("talk").replaceChildren(element("p", { className: "quiet", textContent: "The answer appears here." }));
+    this.find("talk").replaceChildren(element("p", { className: "quiet", textContent: pageLanguage.say("The answer appears here.") }));
     for (const name of ["numbers", "explained"]) this.find(name).hidden = true;
   }
 
@@ -52,7 +52,7 @@ export class Lane {
       answered = true;
       if (said.tool_calls) reply.askForResults(said.tool_calls);
     } catch (error) {
-      reply.fail(error.name === "AbortError" ? "Stopped. The text generated so far is billed." : error.message);
+      reply.fail(error.name === "AbortError" ? pageLanguage.say("Stopped. The text generated so far is billed.") : error.message);
     }
     reply.end();
     this.showNumbers(reply, seen.first, performance.now() - began, logs, replayed);
@@ -76,7 +76,7 @@ export class Lane {
     const place = this.addTurn("You");
     const parts = typeof turn.content === "string" ? [{ text: turn.content }] : turn.content;
     for (const part of parts) {
-      place.append(part.image_url ? element("img", { src: part.image_url.url, alt: "Attached picture" }) : element("p", { textContent: part.text }));
+      place.append(part.image_url ? element("img", { src: part.image_url.url, alt: pageLanguage.say("Attached picture") }) : element("p", { textContent: part.text }));
     }
   }
 
@@ -93,10 +93,10 @@ export class Lane {
   showNumbers(reply, first, total, logs, replayed) {
     const { usage, metadata } = reply;
     const milliseconds = (value) => (value === null ? "–" : `${numbers.rounded(value, 0)} ms`);
-    const rows = [["Time to first token", milliseconds(first)], ["Total time", milliseconds(total)]];
+    const rows = [[pageLanguage.say("Time to first token"), milliseconds(first)], [pageLanguage.say("Total time"), milliseconds(total)]];
     if (usage) {
       const tokens = [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens];
-      rows.unshift(["Tokens in", numbers.count(tokens[0])], ["Tokens out", numbers.count(tokens[1])]);
+      rows.unshift([pageLanguage.say("Tokens in"), numbers.count(tokens[0])], [pageLanguage.say("Tokens out"), numbers.count(tokens[1])]);
       if (usage.reasoning_tokens) rows.splice(2, 0, ["Reasoning", numbers.count(usage.reasoning_tokens)]);
       if (usage.cost !== undefined && usage.cost !== null) rows.unshift(["Cost", numbers.usd(usage.cost)]);
     }
@@ -114,11 +114,11 @@ export class Lane {
       const id = reply.id?.startsWith("gen-") ? encodeURIComponent(reply.id) : "";
       const isCompared = replayed && id;
       const href = isCompared ? `${logs}/${replayed}?with=${id}` : id ? `${logs}?id=${id}` : logs;
-      const link = element("a", { href, textContent: isCompared ? "Logs: compare with the original" : "Logs" });
+      const link = element("a", { href, textContent: pageLanguage.say(isCompared ? "Logs: compare with the original" : "Logs") });
       link.title = `Request ${reply.requestId}`;
       const value = element("dd");
       value.append(link);
-      pair.append(element("dt", { textContent: "Recorded in" }), value);
+      pair.append(element("dt", { textContent: pageLanguage.say("Recorded in") }), value);
       list.append(pair);
     }
     list.hidden = false;
@@ -133,11 +133,11 @@ export class Lane {
     const scores = new Map(told.providerScores.map((one) => [one.providerId, one]));
     const table = element("table");
     const head = element("tr");
-    head.append(...["Provider", "Score", "Price per million", "Uptime", "First token"].map((words, index) => element("th", { textContent: words, scope: "col", className: index ? "num" : "" })));
+    head.append(...["Provider", "Score", "Price per million", "Uptime", "First token"].map((words, index) => element("th", { textContent: pageLanguage.say(words), scope: "col", className: index ? "num" : "" })));
     const rows = told.order.map((one) => {
       const score = scores.get(one.provider) ?? {};
       const row = element("tr");
-      const cells = [`${one.provider}${one.mode === "api-keys" ? " (your key)" : ""}`, round(score.score), score.price === undefined ? "–" : numbers.usd(score.price), score.uptime === undefined ? "–" : numbers.rounded(score.uptime, 2, "percent"), score.latency ? `${numbers.rounded(score.latency, 0)} ms` : "–"];
+      const cells = [`${one.provider}${one.mode === "api-keys" ? ` ${pageLanguage.say("(your key)")}` : ""}`, round(score.score), score.price === undefined ? "–" : numbers.usd(score.price), score.uptime === undefined ? "–" : numbers.rounded(score.uptime, 2, "percent"), score.latency ? `${numbers.rounded(score.latency, 0)} ms` : "–"];
       row.append(...cells.map((words, index) => element("td", { textContent: words, className: index ? "num" : "" })));
       return row;
     });
@@ -145,17 +145,20 @@ export class Lane {
     thead.append(head);
     const tbody = element("tbody");
     tbody.append(...rows);
-    table.append(element("caption", { textContent: "In the order in which they would be tried" }), thead, tbody);
+    table.append(element("caption", { textContent: pageLanguage.say("In the order in which they would be tried") }), thead, tbody);
     const wrap = element("div", { className: "table-wrap", tabIndex: 0 });
     wrap.setAttribute("role", "region");
-    wrap.setAttribute("aria-label", "Providers in order");
+    wrap.setAttribute("aria-label", pageLanguage.say("Providers in order"));
     wrap.append(table);
     const left = told.excluded.map((one) => `${one.provider}: ${one.reason}`);
     place.replaceChildren(
-      element("p", { textContent: `${told.used_provider} would answer with ${told.used_model} (${told.selectionReason.replaceAll("-", " ")}). At most ${numbers.usd(told.estimate.max_cost_usd)} for about ${numbers.count(told.estimate.prompt_tokens)} prompt tokens.` }),
+      element("p", { textContent: pageLanguage.say("{provider} would answer with {model} ({reason}). At most {cost} for about {tokens} prompt tokens.", {
+        provider: told.used_provider, model: told.used_model, reason: told.selectionReason.replaceAll("-", " "),
+        cost: numbers.usd(told.estimate.max_cost_usd), tokens: numbers.count(told.estimate.prompt_tokens),
+      }) }),
       wrap,
-      ...(left.length ? [element("p", { className: "quiet", textContent: `Left out: ${left.join("; ")}` })] : []),
-      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: `Changed in the request: ${one.param}: ${one.reason ?? one.message ?? ""}` })),
+      ...(left.length ? [element("p", { className: "quiet", textContent: pageLanguage.say("Left out: {providers}", { providers: left.join("; ") }) })] : []),
+      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: pageLanguage.say("Changed in the request: {change}", { change: `${one.param}: ${one.reason ?? one.message ?? ""}` }) })),
     );
   }
 }
@@ -206,7 +209,7 @@ class Reply {
     if (!this.thinking) {
       const details = element("details");
       this.thinking = element("p");
-      details.append(element("summary", { textContent: "Reasoning" }), this.thinking);
+      details.append(element("summary", { textContent: pageLanguage.say("Reasoning") }), this.thinking);
       this.body.before(details);
     }
     this.thinking.textContent = this.reasoning += text;
@@ -226,7 +229,7 @@ class Reply {
 
   showPicture(url) {
     // Only pictures that are in the answer: the page's policy loads nothing from elsewhere.
-    if (url.startsWith("data:image/")) this.place.append(element("img", { src: url, alt: "Picture that the model made" }));
+    if (url.startsWith("data:image/")) this.place.append(element("img", { src: url, alt: pageLanguage.say("Picture that the model made") }));
     else this.place.append(element("p", { textContent: url }));
   }
 
@@ -235,12 +238,12 @@ class Reply {
       const id = `result-${call.id}-${Math.random().toString(36).slice(2)}`;
       const field = element("textarea", { id, rows: 2 });
       field.dataset.result = call.id;
-      const label = element("label", { htmlFor: id, textContent: `What ${call.function.name} answers` });
+      const label = element("label", { htmlFor: id, textContent: pageLanguage.say("Answer of {tool}", { tool: call.function.name }) });
       const wrap = element("div", { className: "field" });
       wrap.append(label, field);
       this.calls[index].place.append(wrap);
     }
-    const send = element("button", { type: "button", className: "button", textContent: "Send results" });
+    const send = element("button", { type: "button", className: "button", textContent: pageLanguage.say("Send results") });
     send.dataset.results = "";
     send.addEventListener("click", () => this.place.dispatchEvent(new CustomEvent("results", { bubbles: true, detail: { lane: this.lane } })));
     this.place.append(send);
@@ -281,7 +284,7 @@ async function wordsOf(response) {
     const told = JSON.parse(text);
     return told.error?.message ?? told.message ?? text;
   } catch {
-    return `The request failed (${response.status}); reload the page and try again`;
+    return pageLanguage.say("The request failed ({status}); reload the page and try again", { status: response.status });
   }
 }
 

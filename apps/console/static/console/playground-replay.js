@@ -25,7 +25,7 @@ function show(lane, message) {
   for (const part of parts) {
     // Only pictures that are in the message: the page's policy loads nothing from elsewhere.
     const isPicture = part.image_url?.url?.startsWith("data:image/");
-    place.append(isPicture ? element("img", { src: part.image_url.url, alt: "Attached picture" }) : element("p", { textContent: part.text ?? JSON.stringify(part) }));
+    place.append(isPicture ? element("img", { src: part.image_url.url, alt: pageLanguage.say("Attached picture") }) : element("p", { textContent: part.text ?? JSON.stringify(part) }));
   }
   for (const { function: called } of message.tool_calls ?? []) {
     const call = element("div", { className: "call" });

@@ -24,13 +24,13 @@ function start() {
     const efforts = new Set();
     for (const lane of shown()) {
       const option = optionOf(lane.model);
-      const parts = option ? [numbers.inText(option.label), option.dataset.context && `${numbers.count(option.dataset.context)} tokens of context`, option.dataset.features] : [];
-      lane.place.querySelector("[data-about]").textContent = option ? parts.filter(Boolean).join(" · ") : lane.model ? "Not in the list; asked for as it is written" : "";
+      const parts = option ? [numbers.inText(option.label), option.dataset.context && pageLanguage.say("{number} tokens of context", { number: numbers.count(option.dataset.context) }), option.dataset.features] : [];
+      lane.place.querySelector("[data-about]").textContent = option ? parts.filter(Boolean).join(" · ") : lane.model ? pageLanguage.say("Not in the list; asked for as it is written") : "";
       for (const effort of (option?.dataset.efforts ?? "").split(",").filter(Boolean)) efforts.add(effort);
     }
     const select = find("effort");
     const before = select.value;
-    select.replaceChildren(new Option("model's own", ""), ...[...efforts].map((effort) => new Option(effort, effort)));
+    select.replaceChildren(new Option(pageLanguage.say("model's own"), ""), ...[...efforts].map((effort) => new Option(effort, effort)));
     select.value = efforts.has(before) ? before : "";
     find("effort-field").hidden = efforts.size === 0;
   }
@@ -39,8 +39,8 @@ function start() {
     const text = find("tools").value.trim();
     if (!text) return null;
     let read;
-    try { read = JSON.parse(text); } catch (error) { throw new Error(`Tools are not valid JSON: ${error.message}`); }
-    if (!Array.isArray(read)) throw new Error("Tools must be a list");
+    try { read = JSON.parse(text); } catch (error) { throw new Error(pageLanguage.say("Tools are not valid JSON: {problem}", { problem: error.message })); }
+    if (!Array.isArray(read)) throw new Error(pageLanguage.say("Tools must be a list"));
     return read;
   }
 
@@ -86,7 +86,7 @@ function start() {
     let asked;
     try {
       asked = shown().map((lane) => [lane, bodyFor(lane, turnOf(lane)), turnOf(lane)]);
-      if (asked.some(([lane]) => !lane.model)) throw new Error("Choose a model first");
+      if (asked.some(([lane]) => !lane.model)) throw new Error(pageLanguage.say("Choose a model first"));
     } catch (error) { return problem(error.message); }
     running = new AbortController();
     working(true);
@@ -110,11 +110,11 @@ function start() {
 
   function showPictures() {
     find("pictures").replaceChildren(...pictures.map((url, index) => {
-      const remove = element("button", { type: "button", className: "button quiet", textContent: "Remove" });
-      remove.setAttribute("aria-label", `Remove picture ${index + 1}`);
+      const remove = element("button", { type: "button", className: "button quiet", textContent: pageLanguage.say("Remove") });
+      remove.setAttribute("aria-label", pageLanguage.say("Remove picture {number}", { number: index + 1 }));
       remove.addEventListener("click", () => { pictures.splice(index, 1); showPictures(); });
       const item = element("li");
-      item.append(element("img", { src: url, alt: `Picture ${index + 1}` }), remove);
+      item.append(element("img", { src: url, alt: pageLanguage.say("Picture {number}", { number: index + 1 }) }), remove);
       return item;
     }));
   }
@@ -137,7 +137,7 @@ function start() {
     const turn = written();
     // Without a message, a chat that waits for an answer is sent as it is: a logged request, or one that failed.
     if (!turn && lanes[0].isWaiting) return run(() => null);
-    if (!turn) return problem("Write a message first");
+    if (!turn) return problem(pageLanguage.say("Write a message first"));
     const before = [find("message").value, pictures];
     find("message").value = "";
     pictures = [];
@@ -167,7 +167,7 @@ function start() {
   find("picture").addEventListener("change", async (event) => {
     const read = await Promise.all([...event.target.files].map(asDataUrl));
     event.target.value = "";
-    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MAX_PICTURES) return problem("These pictures are too large: the limit is 5 MB together");
+    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MAX_PICTURES) return problem(pageLanguage.say("These pictures are too large: the limit is 5 MB together"));
     problem("");
     pictures.push(...read);
     showPictures();
@@ -178,7 +178,7 @@ function start() {
     lane.place.querySelector("[data-why]").addEventListener("click", async () => {
       try {
         const turn = written() ?? (lane.messages.length ? null : { role: "user", content: "Hello!" });
-        if (kindOf(lane) === "images") throw new Error("Only chats are explained");
+        if (kindOf(lane) === "images") throw new Error(pageLanguage.say("Only chats are explained"));
         const { stream, stream_options, ...body } = bodyFor(lane, turn);
         lane.explain(await post("explain", body));
       } catch (error) { problem(error.message); }

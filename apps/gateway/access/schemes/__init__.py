@@ -1,7 +1,7 @@
-"""Authentication schemes: how a credential is presented to a provider; one module per scheme beyond a plain header.
+"""Authentication schemes: how a credential is presented to a provider; one module per scheme that does more.
 
-No list is kept: a scheme is found by the name that the catalog's provider states (`aws-sigv4` is `aws_sigv4.py`). Must
-never log a credential, nor put one into a URL.
+Here are those that only write a header. No list of the others is kept: a scheme is found by the name that the catalog's
+provider states (`aws-sigv4` is `aws_sigv4.py`). Must never log a credential, nor put one into a URL.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
 from apps.gateway.failures import UpstreamFailure
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_ANTHROPICS = "/anthropic/"
 
 
 class SignableRequest(msgspec.Struct, frozen=True):
@@ -44,13 +46,26 @@ class AuthScheme(Protocol):
 def authorize(kind: str, secret: str, request: SignableRequest) -> dict[str, str]:
     """Return the headers that present a credential.
 
-    A kind that is neither `bearer` nor a scheme of this package is the name of the header that takes the credential. An
-    organization's own server may want no credential: then there is no header.
+    `bearer` is most providers' scheme, `token` Deepgram's, `api-key` Azure's. A kind that is none of these, nor a
+    module of this package, is the name of the header that takes the credential. An organization's own server may want
+    no credential: then there is no header.
     """
     if kind == "bearer":
         return {"Authorization": f"Bearer {secret}"} if secret else {}
+    if kind == "token":
+        return {"Authorization": f"Token {secret}"}
+    if kind == "api-key":
+        return _azure_headers(secret, request)
     scheme = _find_scheme(kind)
     return {kind: secret} if scheme is None else scheme.authorize(secret, request)
+
+
+def _azure_headers(secret: str, request: SignableRequest) -> dict[str, str]:
+    """Return the key of an Azure resource; where Anthropic's models are, as Anthropic's own client sends it, too."""
+    headers = {"api-key": secret}
+    if _ANTHROPICS in urlsplit(request.url).path:
+        headers["x-api-key"] = secret
+    return headers
 
 
 def collect_secrets(secret: str, presented: Mapping[str, str]) -> list[str]:

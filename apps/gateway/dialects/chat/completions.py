@@ -9,9 +9,8 @@ Source: OpenAI's API reference for `/v1/completions` (November 2026).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
-
-from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import (

@@ -5,15 +5,14 @@ A prompt is a chat of one message, behind the instructions (`system`); answers d
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.dialects.chat import ollama
-from apps.gateway.dialects.chat.ollama.client.read_request import NothingAsked, read_fields, read_images
-from apps.gateway.dialects.chat.ollama.client.write_reply import as_response, write_events_as, write_reply_as
+from apps.gateway.dialects.chat.ollama.read_request import NothingAsked, read_fields, read_images
+from apps.gateway.dialects.chat.ollama.write_reply import as_response, write_events_as, write_reply_as
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Reader, Record, boolean, string
 from apps.kernel.errors import InvalidRequest

@@ -6,11 +6,11 @@ Here are Vertex AI's addresses too, of Google Cloud's hosts by location, which e
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target, asked_service_tier
 from apps.gateway.dialects import TokenCounter

@@ -7,6 +7,7 @@ path, and the body has it without the edition.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Final
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import fact
 from apps.gateway.dialects.chat.openai import PROVIDER as OPENAI
-from apps.gateway.dialects.chat.openai.provider import Facts as OpenAIFacts
+from apps.gateway.dialects.chat.openai.wire import Facts as OpenAIFacts
 from apps.gateway.dialects.chat.vertex import model_path, url_of_path
 
 
@@ -55,4 +56,6 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return OPENAI.write_request(chat, target)
 
 
-PROVIDER: Final = replace(OPENAI, name="vertex_openai", facts=Facts, path=path, url=url, write_request=write_request)
+PROVIDER: Final = dataclasses.replace(
+    OPENAI, name="vertex_openai", facts=Facts, path=path, url=url, write_request=write_request
+)

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.canonical.events import Event, Failed, Waiting
 from apps.gateway.dialects import Failure
-from apps.gateway.retry_after import retry_after_in
+from apps.gateway.failures import retry_after_in
 from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
 
 # OpenAI's clients look for this code.
@@ -187,6 +187,47 @@ def drain_frames(frames: Iterator[bytes]) -> None:
     with suppress(Exception):
         while next(frames, None):
             pass
+
+
+class StreamedAnswer(Protocol):
+    """The state of a streamed answer that was read so far."""
+
+    over: bool
+    failed: bool
+
+    def read(self, frame: bytes) -> list[Event]:
+        """Return the events of a frame."""
+
+    def cut(self) -> list[Event]:
+        """Return the last events of an answer whose frames end before it is over."""
+
+
+def stream_reader(
+    begin: Callable[[], StreamedAnswer], end_mark: bytes | None = None
+) -> Callable[[Iterable[bytes]], Iterator[Event]]:
+    """Return a provider side's `read_events`; after the frame `end_mark` there are no more."""
+
+    def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
+        """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
+
+        An answer that breaks off, holds an error or cannot be read ends with `Failed`.
+        """
+        answer = begin()
+        frames = iter(frames)
+        for frame in frames:
+            if not frame:
+                yield Waiting()
+                continue
+            if end_mark is not None and frame.strip() == end_mark:
+                break
+            yield from answer.read(frame)
+            if answer.over:
+                if not answer.failed:
+                    drain_frames(frames)
+                return
+        yield from answer.cut()
+
+    return read_events
 
 
 T = TypeVar("T")

@@ -29,6 +29,8 @@ BOUNDS = Bounds(values=200_000, depth=MAX_DEPTH, name=SMALL, digits=SMALL, text=
 MAX_VALUES_BESIDE = 10_000
 # Characters of a client's own name that a refusal repeats.
 MAX_QUOTED_NAME = 100
+# Characters of the name of a model or a provider.
+MAX_NAME: Final = 512
 _DECODER = msgspec.json.Decoder()
 
 
@@ -185,6 +187,13 @@ def filled_string(value: Any) -> str:
     raise Malformed("must not be empty")
 
 
+def bounded_name(value: Any) -> str:
+    """Read the name of a model or a provider."""
+    if len(filled_string(value)) > MAX_NAME:
+        raise Malformed(f"must be at most {MAX_NAME} characters long")
+    return str(value)
+
+
 def boolean(value: Any) -> bool:
     """Read true or false."""
     if isinstance(value, bool):
@@ -312,3 +321,21 @@ def is_json(text: str, kind: type = object) -> bool:
         return isinstance(decode_text_within(text, BOUNDS), kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
+
+
+# How many of an image's first bytes tell its type. PNG, JPEG, GIF and WebP are the formats that providers take; bytes
+# without an image may be text, so these are exact (ADR 0104 says why no library does it).
+IMAGE_HEAD: Final = 12
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def image_type_of(data: bytes) -> str | None:
+    """Return the media type of an image by its first bytes, None when they begin none of these formats."""
+    if data[:4] == b"RIFF" and data[8:IMAGE_HEAD] == b"WEBP":
+        return "image/webp"
+    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), None)

@@ -24,6 +24,7 @@ from apps.gateway.dialects.reading.fields import (
     Malformed,
     Record,
     boolean,
+    bounded_name,
     filled_string,
     integer,
     list_of,
@@ -35,7 +36,6 @@ from apps.gateway.dialects.reading.fields import (
 )
 from apps.kernel.errors import InvalidRequest
 
-MAX_NAME: Final = 512
 NO_MEANING: Final = "a field of another gateway's that has no meaning here"
 NO_PROMISE: Final = (
     "cannot be promised here, so nothing was sent; leave the field out if it may be answered all the same"
@@ -97,13 +97,6 @@ def tuple_of(read: Callable[[Any], str], most: int) -> Callable[[Any], tuple[str
     """Return the reader of an array of at most so many, each kept once."""
     listed = list_of(read, most)
     return lambda value: tuple(dict.fromkeys(listed(value)))
-
-
-def bounded_name(value: Any) -> str:
-    """Read the name of a model or a provider."""
-    if len(filled_string(value)) > MAX_NAME:
-        raise Malformed(f"must be at most {MAX_NAME} characters long")
-    return str(value)
 
 
 MAX_PROVIDERS = 50

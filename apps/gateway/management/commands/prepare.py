@@ -25,7 +25,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
 from apps.catalog.files import InvalidFiles
-from apps.catalog.load_record import load_if_changed
+from apps.catalog.load import load_if_changed
 from apps.gateway import dialects
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
 from apps.kernel.store_urls import address_of

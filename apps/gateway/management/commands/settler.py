@@ -28,8 +28,8 @@ from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel.store_urls import address_of
 from apps.kernel.valkey import shards
+from apps.kernel.valkey.redis import SHARD_COUNT
 from apps.kernel.valkey.shards import OtherShards
-from apps.kernel.valkey.store_keys import SHARD_COUNT
 from apps.provider_bills import metrics as bill_metrics
 
 log = structlog.get_logger(__name__)

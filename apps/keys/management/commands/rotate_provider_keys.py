@@ -1,11 +1,10 @@
 """`manage.py rotate_provider_keys`: encrypt every provider credential with the newest of ENCRYPTION_KEYS.
 
-Apps that keep credentials of another kind have a module `rotation`, which is found by looking.
+Apps that keep credentials of another kind have a hook `rotate` (`apps.organizations.app_hooks`).
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -28,8 +27,7 @@ class Command(BaseCommand):
         if second_factors:
             self.stdout.write(f"{second_factors} second factors, too")
         unreadable = list(rotated.unreadable)
-        for name in find_hook_modules("rotation", __name__):
-            module = import_module(name)
+        for module in find_hook_modules("rotate"):
             others = module.rotate()
             unreadable += others.unreadable
             if others.count:

@@ -10,10 +10,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_email
 
 from apps.kernel.errors import ApiError
+from apps.organizations.access import UnclearOrganizationError, find_organization
 from apps.organizations.credentials.email_tokens import invitation_token, sign_up_link
 from apps.organizations.invitations import invite, invite_operator
 from apps.organizations.models import Invitation, OperatorGroup, Role
-from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):

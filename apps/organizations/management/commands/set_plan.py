@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.organizations.access import UnclearOrganizationError, find_organization
 from apps.organizations.actions import set_plan
 from apps.organizations.models import Plan
-from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):

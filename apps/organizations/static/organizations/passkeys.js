@@ -6,6 +6,8 @@
 "use strict";
 
 (() => {
+  // The admin is in English and has no texts.
+  const say = (text) => globalThis.pageLanguage?.say(text) ?? text;
   const decode = (text) =>
     Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (one) => one.charCodeAt(0));
   const encode = (buffer) =>
@@ -56,11 +58,11 @@
     } catch (problem) {
       error.textContent =
         problem.name === "SecurityError"
-          ? "Passkeys are not for this address: open the page under the address that the gateway is known by."
+          ? say("Passkeys are not for this address: open the page under the address that the gateway is known by.")
           : problem.name === "InvalidStateError"
-            ? "This authenticator has a passkey for you already."
+            ? say("This authenticator has a passkey for you already.")
             : problem.name === "NotAllowedError"
-              ? "No passkey was used."
+              ? say("No passkey was used.")
               : problem.message;
       error.hidden = false;
       button.disabled = false;

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from apps.gateway.access.schemes import SignableRequest, authorize, service_secrets
 from apps.gateway.access.schemes.aws_sigv4 import authorize as sign
-from apps.gateway.access.schemes.aws_sigv4 import region_of, service_secret
+from apps.gateway.access.schemes.aws_sigv4 import authorize_storage, region_of, service_secret
 from apps.gateway.failures import UpstreamFailure
 from gateway_project.configuration.data_directory import PROJECT
 
@@ -80,6 +80,21 @@ def test_a_signature_is_that_of_awss_own_sdk(
     assert lowered(sign(whole, request, NOW)) == expected(whole, request, region)
 
 
+@pytest.mark.parametrize("token", [(), ("TOKEN",)])
+def test_object_storage_has_a_signature_of_its_own(token: tuple[str, ...]) -> None:
+    url = "https://s3.eu-west-1.amazonaws.com/acme-batches/lines/a.jsonl"
+    request = SignableRequest("PUT", url, {"Content-Type": "application/jsonl", "Accept": "*/*"}, b"{}\n")
+    made = AWSRequest("PUT", url, headers={"Content-Type": "application/jsonl"}, data=request.body)
+    botocore.auth.S3SigV4Auth(Credentials(ACCESS_KEY, SIGNING_KEY, *token), "s3", "eu-west-1").add_auth(made)
+    told = lowered(authorize_storage(":".join((ACCESS_KEY, SIGNING_KEY, *token)), request, "eu-west-1", NOW))
+    assert told == {
+        name: value for name, value in lowered(dict(made.headers.items())).items() if name != "content-type"
+    }
+    with pytest.raises(UpstreamFailure) as failure:
+        authorize_storage("bedrock-api-key-ABC", request, "eu-west-1", NOW)
+    assert failure.value.status == 401
+
+
 def test_what_is_quoted_in_a_path_is_quoted_once_more() -> None:
     """The very string is pinned, in case both sides err alike."""
     request = SignableRequest("POST", URL, {"Content-Type": "application/json", "Accept": "application/json"}, b"{}")
@@ -126,6 +141,7 @@ def test_a_secret_that_is_neither_is_of_no_use_and_not_shown(secret: str) -> Non
         ("bedrock-runtime.eu-central-1.amazonaws.com", "eu-central-1"),
         ("bedrock-runtime-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
         ("bedrock-runtime.us-east-2.api.aws", "us-east-2"),
+        ("bedrock.us-west-2.amazonaws.com", "us-west-2"),
         ("vpce-1-2.bedrock-runtime.ap-south-1.vpce.amazonaws.com", "ap-south-1"),
         ("127.0.0.1", "sa-east-1"),
         ("proxy.example.com", "sa-east-1"),

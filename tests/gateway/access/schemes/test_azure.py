@@ -13,8 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from apps.catalog.files import read_files
 from apps.gateway.access.schemes import SignableRequest, authorize
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta, fold
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.chat import azure_anthropic, openai
 from apps.gateway.framing import sse_frames

@@ -9,7 +9,7 @@ from google.genai import models, types
 from google.genai._common import convert_to_dict
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects.values.embeddings.client.google import read_batch
+from apps.gateway.dialects.values.embeddings.client import read_google_batch
 from tests.gateway.dialects.sdk_fields.google_requests import CLIENT
 from tests.gateway.dialects.sdk_fields.requests import pairs_of
 
@@ -24,7 +24,7 @@ def chat_of(config: dict[str, Any]) -> Chat | None:
     except ValueError:
         return None
     sent: Any = convert_to_dict(wire)
-    return read_batch(json.dumps({"requests": sent["requests"]}).encode(), "m")
+    return read_google_batch(json.dumps({"requests": sent["requests"]}).encode(), "m")
 
 
 def test_every_field_is_honoured_or_told() -> None:

@@ -13,7 +13,6 @@ from apps.gateway.dialects.chat.anthropic.client.read_request import (
     unread_output_config,
 )
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.anthropic.provider import Capabilities
 from apps.gateway.dialects.chat.anthropic.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import signature_format
 from apps.gateway.dialects.chat.anthropic.provider.write_request import (
@@ -23,7 +22,7 @@ from apps.gateway.dialects.chat.anthropic.provider.write_request import (
     read_count,
     write_request,
 )
-from apps.gateway.dialects.chat.anthropic.wire import FRAMING, NAME, read_failure, write_error
+from apps.gateway.dialects.chat.anthropic.wire import FRAMING, NAME, Capabilities, read_failure, write_error
 from apps.kernel.ids import OF_ANTHROPIC
 
 CLIENT: Final = ClientDialect(

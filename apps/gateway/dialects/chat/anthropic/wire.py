@@ -2,20 +2,22 @@
 
 Usage is read into disjoint classes. Anthropic's `input_tokens` exclude tokens that were read from or written to the
 cache. Nonsense is tolerated: every class is at least 0.
+
+The facts that a data file may state of a provider or model are here, too; docs/adding-a-dialect.md explains each.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import FAST_TIER, USUAL_TIER, CacheMark
+from apps.gateway.canonical.chat import FAST_TIER, USUAL_TIER, CacheMark, Target
 from apps.gateway.canonical.events import Failed, FinishReason
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, fact
 from apps.gateway.dialects.reading.answers import (
     MAX_ERROR_LENGTH,
     anthropic_message,
@@ -26,6 +28,7 @@ from apps.gateway.dialects.reading.answers import (
     read_refusal,
 )
 from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 from apps.kernel.rest.envelopes import anthropic_type
@@ -280,3 +283,43 @@ def write_error_object(error: ApiError) -> dict[str, Any]:
     if error.code == UNTHREADED:
         error_object["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
     return error_object
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that a data file may state of a provider or model."""
+
+    reasoning_budget: Annotated[
+        dict[str, int | None] | None,
+        fact(
+            "the model takes a budget of tokens for thinking: an effort becomes a share of the answer's limit; without "
+            "it an effort is sent as `output_config.effort` beside adaptive thinking"
+        ),
+    ] = None
+    reasoning_efforts: Annotated[
+        tuple[str, ...] | None,
+        fact("the efforts that the model knows: any other is sent as the nearest, with a note", default="as it comes"),
+    ] = None
+    temperature: Annotated[bool, fact("takes sampling parameters, which are dropped otherwise")] = True
+    prefill: Annotated[
+        bool, fact("takes a conversation that ends with an answer that is begun, which is refused otherwise")
+    ] = True
+    betas: Annotated[
+        frozenset[str] | None,
+        fact(
+            "the previews (`anthropic-beta`) that the provider takes; others that a client asks for are dropped",
+            default="all",
+        ),
+    ] = None
+    unsupported: Annotated[tuple[str, ...], fact("fields that are refused: dropped with a note")] = ()
+
+
+def capabilities_of(target: Target) -> Capabilities:
+    """Return how a chat has to be written for a target."""
+    return _capabilities(target.facts)
+
+
+def _read(facts: dict[str, Any]) -> Capabilities:
+    return msgspec.convert(facts, Capabilities)
+
+
+_capabilities = IdentityCache(_read)

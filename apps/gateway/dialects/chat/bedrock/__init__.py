@@ -15,7 +15,6 @@ from apps.gateway.dialects.chat.bedrock.client.read_request import (
     unread_model_fields,
 )
 from apps.gateway.dialects.chat.bedrock.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.bedrock.provider import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.bedrock.provider.write_request import (
     count_request,
@@ -30,6 +29,7 @@ from apps.gateway.dialects.chat.bedrock.wire import (
     NAME,
     REQUEST_ID,
     STREAM_TYPE,
+    Capabilities,
     error_for_clients,
     read_failure,
     write_error,

@@ -12,10 +12,9 @@ from apps.gateway.dialects.chat.cohere.client.read_request import (
     read_request,
 )
 from apps.gateway.dialects.chat.cohere.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.cohere.provider import Capabilities
 from apps.gateway.dialects.chat.cohere.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.cohere.provider.write_request import path, write_request
-from apps.gateway.dialects.chat.cohere.wire import FRAMING, NAME, read_failure
+from apps.gateway.dialects.chat.cohere.wire import FRAMING, NAME, Capabilities, read_failure
 from apps.gateway.dialects.chat.openai.wire import write_error
 
 CLIENT: Final = ClientDialect(

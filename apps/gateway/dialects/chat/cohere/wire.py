@@ -1,15 +1,19 @@
-"""Cohere Chat v2, both sides: names on the wire, token usage, errors of providers."""
+"""Cohere Chat v2, both sides: names on the wire, token usage, errors of providers.
+
+The facts that a data file may state of a provider or model are here, too; docs/adding-a-dialect.md explains each.
+"""
 
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import FinishReason
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, fact
 from apps.gateway.dialects.chat.openai.wire import find_failure as find_error_object
 from apps.gateway.dialects.reading.answers import MAX_ERROR_LENGTH, code_of, count_at, has_odd_count, read_refusal
 from apps.gateway.dialects.reading.fields import Record
@@ -116,3 +120,33 @@ def find_failure(answer: Any) -> Failure | None:
     if failure is None and isinstance(words, str) and words:
         failure = Failure(message=words[:MAX_ERROR_LENGTH])
     return failure and replace(failure, code=code_of(failure.message, failure.code))
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that a data file may state of a model."""
+
+    reasoning_budget: Annotated[
+        dict[str, int] | None,
+        fact(
+            "the model reasons, within these bounds in tokens (`min`, `max`), and reads its earlier reasoning: an "
+            "effort becomes a share of the answer's limit"
+        ),
+    ] = None
+    structured_outputs: Annotated[
+        Literal["native", "tool", "json_object"],
+        fact(
+            "how a JSON schema is kept; beside tools, which Cohere does not take, always by a tool that the client "
+            "does not see"
+        ),
+    ] = "native"
+    unsupported: Annotated[frozenset[str], fact("hints that are dropped with a note")] = frozenset()
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks, and reads its earlier thinking."""
+        return self.reasoning_budget is not None
+
+
+def capabilities_of(target: Target) -> Capabilities:
+    """Return how a chat has to be written for a target."""
+    return msgspec.convert(target.facts, Capabilities)

@@ -15,10 +15,9 @@ from apps.gateway.dialects.chat.google.client.read_request import (
     tool_path,
 )
 from apps.gateway.dialects.chat.google.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.google.provider import Capabilities
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.google.provider.write_request import count_request, path, read_count, write_request
-from apps.gateway.dialects.chat.google.wire import FRAMING, NAME, read_failure
+from apps.gateway.dialects.chat.google.wire import FRAMING, NAME, Capabilities, read_failure
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

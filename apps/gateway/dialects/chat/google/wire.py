@@ -7,6 +7,8 @@ Google's own tools are in the counts beside them. Nonsense is tolerated: every c
 The canonical language has one text, a list of images and a list of calls. A layout keeps the order of the parts in an
 answer of Google's where it is not the usual one, and holds the parts that no other format has; all others are kept by
 kind and length alone, so that masked content stays masked.
+
+The facts that a data file may state of a provider or model are here, too; docs/adding-a-dialect.md explains each.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.chat import served_tier
+from apps.gateway.canonical.chat import Target, served_tier
 from apps.gateway.canonical.events import Failed, FinishReason, Summary
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, fact
 from apps.gateway.dialects.reading.answers import (
     MAX_ERROR_LENGTH,
     code_of,
@@ -31,7 +33,7 @@ from apps.gateway.dialects.reading.answers import (
     read_refusal,
 )
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.retry_after import retry_delay_of
+from apps.gateway.failures import retry_delay_of
 from apps.kernel.usage import Usage
 
 NAME: Final = "google"
@@ -338,3 +340,35 @@ def kind_of(part: Record) -> str:
         media = part.get("inlineData") or part["fileData"]
         return "audio" if str(media.get("mimeType", "")).startswith("audio/") else "image"
     return "thought" if part.get("thought") else "text"
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that a data file may state of a model."""
+
+    reasoning_efforts: Annotated[
+        tuple[str, ...],
+        fact("the model takes a level of thinking, named by the effort; so does one that states no budget either"),
+    ] = ()
+    reasoning_budget: Annotated[
+        dict[str, int] | None,
+        fact("the model takes a budget of tokens for thinking: an effort becomes one within these bounds"),
+    ] = None
+    takes: Annotated[
+        frozenset[str],
+        fact("`search_with_tools`: a web search beside functions, which is refused otherwise"),
+    ] = frozenset()
+
+    @property
+    def thinking(self) -> Literal["level", "budget"]:
+        """How the depth of thinking is asked for; a model of which nothing is said is a new one."""
+        return "budget" if self.reasoning_budget is not None and not self.reasoning_efforts else "level"
+
+    @property
+    def requires_signatures(self) -> bool:
+        """Whether a call in the history needs a thought signature: models that know levels insist."""
+        return self.thinking == "level"
+
+
+def capabilities_of(target: Target) -> Capabilities:
+    """Return how a chat has to be written for a target."""
+    return msgspec.convert(target.facts, Capabilities)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
-
-from msgspec.structs import replace
 
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.chat.google.client import error_for_clients
-from apps.gateway.dialects.chat.ollama.client.read_request import read_request
-from apps.gateway.dialects.chat.ollama.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.chat.ollama.read_request import read_request
 from apps.gateway.dialects.chat.ollama.wire import NDJSON, write_error
+from apps.gateway.dialects.chat.ollama.write_reply import write_events, write_reply
 
 # The log has the conversation in OpenAI's form, from which this format differs in small things.
 CLIENT: Final = replace(

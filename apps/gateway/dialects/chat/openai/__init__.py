@@ -12,10 +12,9 @@ from apps.gateway.dialects.chat.openai.client.read_request import (
     read_request,
 )
 from apps.gateway.dialects.chat.openai.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.openai.provider import Facts
 from apps.gateway.dialects.chat.openai.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.openai.provider.write_request import path, write_request
-from apps.gateway.dialects.chat.openai.wire import FRAMING, NAME, read_failure, write_error
+from apps.gateway.dialects.chat.openai.wire import FRAMING, NAME, Facts, read_failure, write_error
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

@@ -14,7 +14,6 @@ from apps.gateway.dialects.chat.responses.client.read_request import (
     read_request,
 )
 from apps.gateway.dialects.chat.responses.client.write_reply import write_events, write_reply
-from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.responses.provider.write_request import (
     count_request,
@@ -23,7 +22,7 @@ from apps.gateway.dialects.chat.responses.provider.write_request import (
     signature_format,
     write_request,
 )
-from apps.gateway.dialects.chat.responses.wire import FRAMING, NAME, read_failure
+from apps.gateway.dialects.chat.responses.wire import FRAMING, NAME, Capabilities, read_failure
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import Chat, Image, Target, Text
 from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.dialects import ProviderDialect, fact, facts_reader, find_dialect, find_provider_dialect
 from apps.gateway.dialects.media import ImageFile
-from apps.gateway.dialects.reading.image_type import image_type_of
+from apps.gateway.dialects.reading.fields import image_type_of
 from apps.kernel.errors import InvalidRequest
 
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.

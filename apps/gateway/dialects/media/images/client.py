@@ -30,14 +30,15 @@ from apps.gateway.dialects.reading.fields import (
     Reader,
     Record,
     boolean,
+    bounded_name,
     filled_string,
+    image_type_of,
     integer,
     one_of,
     optional,
     record,
 )
 from apps.gateway.dialects.reading.fields import record as an_object
-from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 
@@ -345,12 +346,6 @@ def _aspect_ratio(value: Any) -> str:
     raise Malformed("must be WIDTH:HEIGHT, such as 16:9")
 
 
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > 512:
-        raise Malformed("must be at most 512 characters long")
-    return str(value)
-
-
 def _response_format(value: Any) -> str:
     if value != "b64_json":
         raise Malformed("must be b64_json; for links to the images, set image_links to true")
@@ -379,7 +374,7 @@ _OPTIONS = (
 )
 _GENERATION: dict[str, Reader[Any]] = {
     "prompt": filled_string,
-    "model": _model,
+    "model": bounded_name,
     "n": integer(1, MAX_IMAGES),
     "size": _size,
     "aspect_ratio": _aspect_ratio,

@@ -14,7 +14,7 @@ from apps.gateway.canonical.events import AudioBytes, Event, Failed, Summary, Wa
 from apps.gateway.canonical.task_options import AudioFormat, Speech
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, one_of
+from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, bounded_name, filled_string, one_of
 from apps.gateway.dialects.reading.router_fields import take_router_fields
 
 __all__ = ["CONTENT_TYPES", "read_request", "write_bytes", "write_error", "write_events"]
@@ -29,7 +29,7 @@ CONTENT_TYPES: Final[dict[AudioFormat, str]] = {
     "pcm": "audio/pcm",
 }
 MAX_CHARACTERS: Final = 100_000
-_MAX_NAME_LENGTH, _MAX_VOICE_LENGTH = 512, 200
+_MAX_VOICE_LENGTH = 200
 _PING: Final = b": waiting\n\n"
 
 
@@ -117,12 +117,6 @@ def _instructions(value: Any) -> str:
     return _input(value) if fields.string(value) else ""
 
 
-def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MAX_NAME_LENGTH:
-        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
-    return str(value)
-
-
 def _voice(value: Any) -> tuple[str, bool]:
     """Read a voice: its name, or the id of one of the client's own."""
     if isinstance(value, dict):
@@ -137,7 +131,7 @@ def _voice_name(value: Any) -> str:
 
 
 _READERS: Final[dict[str, Reader[Any]]] = {
-    "model": _name,
+    "model": bounded_name,
     "input": _input,
     "voice": _voice,
     "instructions": _instructions,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
-
-from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import (

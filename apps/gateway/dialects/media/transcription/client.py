@@ -35,8 +35,9 @@ from apps.gateway.canonical.task_options import Recording, TranscriptFormat, Tra
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.media import FormField
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, one_of
+from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, bounded_name, one_of
 from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest
+from apps.kernel.json_bounds import decode_text_within
 from apps.kernel.usage import Usage
 
 MAX_SIZE: Final = 25 * 1024 * 1024
@@ -135,7 +136,7 @@ def _stated_length(data: bytes) -> float | None:
 
 
 _FILE: Final = "file"
-_MAX_NAME_LENGTH, _MAX_PROMPT_LENGTH = 512, 100_000
+_MAX_PROMPT_LENGTH = 100_000
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 _NUMBER: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?")
 _STRATEGY: Final = re.compile(r"chunking_strategy\[(type|prefix_padding_ms|silence_duration_ms|threshold)\]")
@@ -253,12 +254,6 @@ def _number(value: str) -> Any:
     return float(value) if "." in value else int(value)
 
 
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > _MAX_NAME_LENGTH:
-        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
-    return str(value)
-
-
 def _prompt(value: Any) -> str:
     if len(value) > _MAX_PROMPT_LENGTH:
         raise Malformed(f"must be at most {_MAX_PROMPT_LENGTH} characters long")
@@ -285,8 +280,8 @@ def _chunking_strategy(value: Any) -> str | dict[str, Any]:
         return "auto"
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
-        except msgspec.MsgspecError:
+            value = decode_text_within(value, fields.BOUNDS)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise Malformed("must be auto or an object") from None
     wire = fields.record(value)
     fields.required(wire, "type", one_of("server_vad"))
@@ -300,7 +295,7 @@ _VAD: Final[dict[str, Reader[Any]]] = {
     "threshold": fields.number(0, 1),
 }
 _TRANSLATION: Final[dict[str, Reader[Any]]] = {
-    "model": _model,
+    "model": bounded_name,
     "prompt": _prompt,
     "response_format": one_of("json", "text", "srt", "verbose_json", "vtt"),
     "temperature": _temperature,

@@ -239,7 +239,8 @@ def read_openai_stream_events(frames: Iterable[bytes]) -> Iterator[Event]:
     yield truncated_answer()
 
 
-_KINDS: Final = frozenset({"transcript.text.delta", "transcript.text.segment", "transcript.text.done"})
+# No set: what a provider sends may be a list, which no set looks up.
+_KINDS: Final = ("transcript.text.delta", "transcript.text.segment", "transcript.text.done")
 
 
 def _streamed(chat: Chat, target: Target) -> list[Field]:

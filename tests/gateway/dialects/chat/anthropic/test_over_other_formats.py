@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 
 from apps.catalog.models import ModelProvider
 from apps.gateway.canonical.chat import Chat, Target, Text
-from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelta, TextDelta, UsageReported
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelta, TextDelta, UsageReported, fold
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.kernel.usage import Usage

@@ -25,8 +25,8 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic
 from apps.gateway.framing import sse_frames
 from apps.kernel.errors import Overloaded

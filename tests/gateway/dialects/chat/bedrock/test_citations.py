@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Annotated, Finished, Started, TextDelta
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Annotated, Finished, Started, TextDelta, fold
 from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, openai, responses
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import read_citation, write_cited_text
 from tests.gateway.dialects.test_laws import SUMMARY

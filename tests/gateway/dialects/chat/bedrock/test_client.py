@@ -23,8 +23,8 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, bedrock, google, openai
 from apps.gateway.framing import aws_event_frames
 from apps.gateway.guard.chat_texts import ChatTexts

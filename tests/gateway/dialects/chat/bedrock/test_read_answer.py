@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.canonical.events import Event, Failed, Finished, Started, TextDelta, ToolCallDelta, Waiting
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Finished, Started, TextDelta, ToolCallDelta, Waiting, fold
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat import bedrock
 from apps.kernel.errors import AllProvidersFailed, UpstreamRefused

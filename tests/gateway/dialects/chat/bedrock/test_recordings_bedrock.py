@@ -21,8 +21,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Event, Reply, Started, Summary
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Reply, Started, Summary, fold
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
 from apps.gateway.framing import aws_event_frames, sse_frames
 from apps.kernel.usage import Usage

@@ -11,7 +11,7 @@ import pytest
 from apps.catalog.files import Mapping, read_files
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
-from apps.gateway.dialects.chat.bedrock.provider import capabilities_of
+from apps.gateway.dialects.chat.bedrock.wire import capabilities_of
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.chat.bedrock.test_recorded_requests import assert_fits
 

@@ -21,8 +21,8 @@ from apps.gateway.canonical.events import (
     TextDelta,
     ToolCallStarted,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import completions
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage

@@ -31,16 +31,16 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, google, openai
-from apps.gateway.dialects.chat.google.client.read_request import json_schema_of
-from apps.gateway.dialects.chat.google.client.signature_carrier import (
+from apps.gateway.dialects.chat.google.client import (
     MAX_BYTES,
     is_carrier,
     read_carrier,
     write_carrier,
 )
+from apps.gateway.dialects.chat.google.client.read_request import json_schema_of
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.dialects.chat.google.wire import laid_out
 from apps.kernel.errors import AllProvidersFailed, InvalidRequest

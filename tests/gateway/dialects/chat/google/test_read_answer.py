@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gateway.canonical.events import Event, Failed, Finished, Started, TextDelta, UsageReported, Waiting
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Finished, Started, TextDelta, UsageReported, Waiting, fold
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS

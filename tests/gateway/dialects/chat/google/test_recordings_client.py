@@ -14,8 +14,7 @@ import pytest
 from google.genai import types
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Event, Failed, Started
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Started, fold
 from apps.gateway.dialects.chat import cohere, google, vertex
 from apps.gateway.dialects.chat.google.client import camel_cased
 from apps.gateway.dialects.chat.google.client.write_reply import write_array

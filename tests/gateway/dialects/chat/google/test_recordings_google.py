@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Event, Failed, Reply, Started, Summary
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Reply, Started, Summary, fold
 from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS, FINISH_REASONS
 from apps.gateway.framing import sse_frames

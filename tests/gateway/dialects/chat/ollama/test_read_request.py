@@ -9,7 +9,7 @@ import pytest
 
 from apps.gateway.canonical.chat import Chat, Reasoning, ReasoningRequest, ResponseFormat, Text, ToolCall, ToolResult
 from apps.gateway.dialects.chat.ollama import CLIENT
-from apps.gateway.dialects.chat.ollama.client.read_request import NothingAsked
+from apps.gateway.dialects.chat.ollama.read_request import NothingAsked
 from apps.gateway.dialects.chat.ollama_generate import CLIENT as GENERATE
 from apps.kernel.errors import InvalidRequest
 

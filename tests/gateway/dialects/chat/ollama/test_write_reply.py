@@ -24,8 +24,8 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat.ollama import CLIENT
 from apps.gateway.dialects.chat.ollama.wire import write_counts
 from apps.gateway.dialects.chat.ollama_generate import CLIENT as GENERATE

@@ -23,8 +23,8 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
     WholeCall,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat import openai
 from apps.kernel.errors import InvalidRequest, Overloaded

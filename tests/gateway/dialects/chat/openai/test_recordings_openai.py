@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Started, Summary
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Started, Summary, fold
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.chat.openai.wire import OWN_FIELDS
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS

@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Annotated, Event, Failed, Finished, Summary, ToolCallStarted, UsageReported
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import (
+    Annotated,
+    Event,
+    Failed,
+    Finished,
+    Summary,
+    ToolCallStarted,
+    UsageReported,
+    fold,
+)
 from apps.gateway.dialects.chat import openai, responses
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage

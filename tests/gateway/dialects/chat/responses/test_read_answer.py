@@ -16,8 +16,8 @@ from apps.gateway.canonical.events import (
     Started,
     TextDelta,
     Waiting,
+    fold,
 )
-from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import responses
 
 TEXT = {"type": "output_text", "text": "Hi", "annotations": []}

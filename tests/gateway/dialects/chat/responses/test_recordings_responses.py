@@ -18,8 +18,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Event, Failed, Reply, Summary
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Event, Failed, Reply, Summary, fold
 from apps.gateway.dialects.chat import anthropic, openai, responses
 from apps.gateway.framing import sse_frames
 from apps.kernel.usage import COUNTS, Usage

@@ -17,8 +17,7 @@ from google.genai import types
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.canonical.events import Failed
-from apps.gateway.canonical.fold import fold
+from apps.gateway.canonical.events import Failed, fold
 from apps.gateway.dialects.chat import anthropic, openai, vertex, vertex_anthropic
 from apps.gateway.framing import sse_frames
 from apps.kernel.errors import InvalidRequest

@@ -10,7 +10,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Image, Message, Target, Text
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Moderation
-from apps.gateway.dialects.values.moderations.provider import PROVIDERS
+from apps.gateway.dialects.values.moderations import PROVIDERS
 from apps.kernel.usage import Usage
 
 TEXTS = [Text(text="a"), Text(text="b")]

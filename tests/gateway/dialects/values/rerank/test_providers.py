@@ -10,7 +10,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.task_options import Ranked, Reranking
-from apps.gateway.dialects.values.rerank.provider import PROVIDERS
+from apps.gateway.dialects.values.rerank import PROVIDERS
 from apps.kernel.usage import Usage
 
 FORMATS = ("cohere", "cohere_tokens", "jina", "voyage", "bedrock")

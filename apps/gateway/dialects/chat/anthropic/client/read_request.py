@@ -43,6 +43,7 @@ from apps.gateway.dialects.reading.fields import (
     Reader,
     Record,
     boolean,
+    bounded_name,
     filled_string,
     integer,
     list_of,
@@ -191,12 +192,6 @@ def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
     return Chat(**known, extra=extra or None, dialect=NAME)
 
 
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > 512:
-        raise Malformed("must be at most 512 characters long")
-    return str(value)
-
-
 def _thinking(value: Any) -> tuple[ReasoningRequest | None]:
     """Read how much to think: not at all, or a stated budget; `adaptive` leaves it to the model."""
     wire = record(value)
@@ -233,7 +228,7 @@ def _no_thread(value: Any) -> None:
 
 
 _FIELDS: dict[str, Reader[Any]] = {
-    "model": _model,
+    "model": bounded_name,
     "messages": read_messages,
     "max_tokens": integer(1, MAX_TOKENS),
     "system": read_system,

@@ -368,7 +368,8 @@ class _Stream:
 
     def _text(self, event: TextDelta) -> bytes:
         self._texts.append(event.text)
-        return self._begun(self._blocks.write_text(event.text))
+        piece = self._blocks.write_text(event.text)
+        return piece if self._start is None else self._begun(piece)
 
     def _refusal(self, event: RefusalDelta) -> bytes:
         self._refused = True

@@ -7,7 +7,7 @@ Unknown blocks and fields travel as opaque data: an answer with more than thinki
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -25,7 +25,6 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     UsageReported,
-    Waiting,
 )
 from apps.gateway.canonical.hosted_tools import CODE_EXECUTION
 from apps.gateway.dialects.chat.anthropic.wire import (
@@ -41,7 +40,7 @@ from apps.gateway.dialects.chat.anthropic.wire import (
     new_id,
     read_usage,
 )
-from apps.gateway.dialects.reading.answers import drain_frames, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import stream_reader, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record, is_empty_arguments
 from apps.kernel.usage import Usage
 
@@ -273,25 +272,6 @@ def _raw_blocks(body: bytes) -> list[dict[str, msgspec.Raw]]:
     ]
 
 
-def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
-
-    An answer that breaks off, holds an error or cannot be read ends with `Failed`.
-    """
-    answer = _Answer()
-    frames = iter(frames)
-    for frame in frames:
-        if not frame:
-            yield Waiting()
-            continue
-        yield from answer.read(frame)
-        if answer.over:
-            if not answer.failed:
-                drain_frames(frames)
-            return
-    yield truncated_answer()
-
-
 def _parsed(data: bytes) -> Record | None:
     """Return the object in a frame or a body, None when it holds no such thing."""
     try:
@@ -318,6 +298,10 @@ class _Answer:
         self._explanation: str | None = None
         # Whether the counts of the beginning are those of a whole message, and no others have come since.
         self._counted_whole = False
+
+    def cut(self) -> list[Event]:
+        """Return the failure of an answer that breaks off."""
+        return [truncated_answer()]
 
     def read(self, frame: bytes) -> list[Event]:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
@@ -453,6 +437,9 @@ class _Answer:
     def _fail(self, event: Event) -> list[Event]:
         self.over = self.failed = True
         return [event]
+
+
+read_events = stream_reader(_Answer)
 
 
 def _name_of(block: Any) -> str:

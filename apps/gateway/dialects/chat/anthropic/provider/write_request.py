@@ -12,11 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Effort, Image, Target
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, close_schema, described
-from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.schemas import (
+    UnsupportedSchema,
+    add_structured_output_tool,
+    close_schema,
+    described,
+)
 from apps.gateway.dialects.adapting.thinking import effort_of, nearest_known_effort
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     note_dropped,
     note_generated_images,
@@ -25,7 +29,6 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.anthropic.provider import capabilities_of
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
     drop_thinking,
     is_signed,
@@ -34,7 +37,7 @@ from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
     write_system,
     write_tools,
 )
-from apps.gateway.dialects.chat.anthropic.wire import NAME, VERSION, encode
+from apps.gateway.dialects.chat.anthropic.wire import NAME, VERSION, capabilities_of, encode
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 

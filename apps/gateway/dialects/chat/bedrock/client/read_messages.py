@@ -30,7 +30,7 @@ from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import inner_text, read_citation
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import AUDIO_FORMATS, DOCUMENTS, IMAGES, VIDEOS
 from apps.gateway.dialects.chat.bedrock.wire import NAME, encode
-from apps.gateway.dialects.chat.google.client.signature_carrier import read_carrier
+from apps.gateway.dialects.chat.google.client import read_carrier
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

@@ -47,7 +47,7 @@ from apps.gateway.dialects.chat.bedrock.wire import (
     stream_exception_of,
     write_usage,
 )
-from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
+from apps.gateway.dialects.chat.google.client import write_carrier
 from apps.gateway.dialects.reading.answers import exact_number
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.framing import write_frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,6 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
     UsageReported,
-    Waiting,
 )
 from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT
 from apps.gateway.dialects.chat.bedrock.wire import (
@@ -39,7 +38,12 @@ from apps.gateway.dialects.chat.bedrock.wire import (
     find_failure,
     read_usage,
 )
-from apps.gateway.dialects.reading.answers import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import (
+    read_answer,
+    stream_reader,
+    truncated_answer,
+    unreadable_answer,
+)
 from apps.gateway.dialects.reading.fields import Record
 
 # Bedrock's word for where in a document: Anthropic's word, and what its bounds are called.
@@ -378,25 +382,6 @@ def _arguments(body: bytes, count: int) -> list[bytes | None]:
     return [raw if raw.startswith(b"{") else None for raw in found]
 
 
-def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
-
-    An answer that breaks off, ends with an exception or cannot be read ends with `Failed`.
-    """
-    answer = _Answer()
-    frames = iter(frames)
-    for frame in frames:
-        if not frame:
-            yield Waiting()
-            continue
-        yield from answer.read(frame)
-        if answer.over:
-            if not answer.failed:
-                drain_frames(frames)
-            return
-    yield from answer.end()
-
-
 class _Answer:
     """State of the answer that was read so far."""
 
@@ -455,6 +440,10 @@ class _Answer:
             events.append(UsageReported(usage=msgspec.structs.replace(usage, service_tier=name) if name else usage))
         self._read_metadata(content)
 
+    def cut(self) -> list[Event]:
+        """Return the last events of a stream without the counts, which come last."""
+        return self.end()
+
     def end(self) -> list[Event]:
         """Return the last events; an answer without a stop reason was cut off."""
         self.over = True
@@ -479,6 +468,9 @@ class _Answer:
     def _fail(self, event: Event) -> list[Event]:
         self.over = self.failed = True
         return [event]
+
+
+read_events = stream_reader(_Answer)
 
 
 def _index(content: Record) -> int:

@@ -27,11 +27,9 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, wants_citations
 from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT, read_input
-from apps.gateway.dialects.chat.bedrock.provider import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
-from apps.gateway.dialects.chat.bedrock.wire import NAME, refused, write_id
-from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.image_type import image_type_of
+from apps.gateway.dialects.chat.bedrock.wire import NAME, Capabilities, refused, write_id
+from apps.gateway.dialects.reading.fields import Record, image_type_of
 from apps.kernel.errors import InvalidRequest
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)

@@ -27,11 +27,15 @@ from apps.gateway.canonical.chat import (
     ToolChoice,
     ToolResult,
 )
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, close_schema, object_root
-from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.schemas import (
+    UnsupportedSchema,
+    add_structured_output_tool,
+    close_schema,
+    object_root,
+)
 from apps.gateway.dialects.adapting.thinking import effort_of, nearest_known_effort
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     kind_of,
     note_dropped,
@@ -45,9 +49,17 @@ from apps.gateway.dialects.chat.anthropic import wire as anthropic_wire
 from apps.gateway.dialects.chat.anthropic.provider import write_messages as anthropic_messages
 from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import drop_thinking
-from apps.gateway.dialects.chat.bedrock.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
-from apps.gateway.dialects.chat.bedrock.wire import MAX_LABELS, NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.chat.bedrock.wire import (
+    MAX_LABELS,
+    NAME,
+    STREAM_TYPE,
+    Capabilities,
+    capabilities_of,
+    encode,
+    refused,
+    without_none,
+)
 from apps.gateway.dialects.chat.google.provider.write_contents import merged
 from apps.gateway.dialects.reading.fields import Record
 

@@ -42,6 +42,7 @@ from apps.gateway.dialects.reading.fields import (
     Reader,
     Record,
     boolean,
+    bounded_name,
     filled_string,
     integer,
     list_of,
@@ -58,7 +59,6 @@ from apps.gateway.dialects.reading.router_fields import take_router_fields
 MAX_TOOLS, MAX_STOPS = 1_000, 100
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
 MAX_TOKENS = 1_000_000_000
-_MAX_NAME_LENGTH = 512
 # Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "documents", "tools", "response_format"})
 _CHOICES = {"REQUIRED": ToolChoice(mode="required"), "NONE": ToolChoice(mode="none")}
@@ -86,12 +86,6 @@ def _read(wire: Record) -> Chat:
     if chosen.pop("strict_tools", False) and tools:
         tools = [replace(tool, strict=True) for tool in tools]
     return Chat(**chosen, tools=tools, extra=extra or None, dialect=NAME)
-
-
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > _MAX_NAME_LENGTH:
-        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
-    return str(value)
 
 
 def _tool(value: Any) -> FunctionTool:
@@ -324,7 +318,7 @@ _messages = list_of(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
 
 
 _FIELDS: dict[str, Reader[Any]] = {
-    "model": _model,
+    "model": bounded_name,
     "messages": read_messages,
     "documents": read_documents,
     "stream": boolean,

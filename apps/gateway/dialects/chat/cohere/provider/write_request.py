@@ -29,7 +29,7 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.schemas import add_structured_output_tool
 from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import (
     message_path,
@@ -37,8 +37,16 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_unsupported_fields,
     repair_tool_results,
 )
-from apps.gateway.dialects.chat.cohere.provider import Capabilities, capabilities_of
-from apps.gateway.dialects.chat.cohere.wire import DOCUMENT, NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.chat.cohere.wire import (
+    DOCUMENT,
+    NAME,
+    PLAN_FORMAT,
+    Capabilities,
+    capabilities_of,
+    encode,
+    refused,
+    without_none,
+)
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 

@@ -10,7 +10,7 @@ from typing import Any
 from apps.gateway.canonical.chat import Audio, File, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from apps.gateway.canonical.tool_result_pairing import pair_calls
 from apps.gateway.dialects.adapting.thinking import state_signature
-from apps.gateway.dialects.chat.google.client.signature_carrier import read_carrier
+from apps.gateway.dialects.chat.google.client import read_carrier
 from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,

@@ -31,12 +31,12 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects.adapting.thinking import split_signature, stated_signature
-from apps.gateway.dialects.chat.google.provider import Capabilities
 from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,
     TEXT_SIGNATURE,
+    Capabilities,
     without_none,
 )
 from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments

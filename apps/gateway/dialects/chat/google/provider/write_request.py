@@ -23,12 +23,17 @@ from apps.gateway.canonical.chat import (
     ToolChoice,
     WebSearchTool,
 )
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, described, google_schema, object_root
+from apps.gateway.dialects.adapting.schemas import (
+    UnsupportedSchema,
+    add_structured_output_tool,
+    described,
+    google_schema,
+    object_root,
+)
 from apps.gateway.dialects.adapting.stop_sequences import fit_stop_sequences
-from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
 from apps.gateway.dialects.adapting.thinking import nearest_effort, note_effort
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     note_dropped,
     note_unsupported_fields,
@@ -36,7 +41,6 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.google.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.google.provider.write_contents import (
     ALLOWED_NAMES,
     MAX_NAME_LENGTH,
@@ -46,7 +50,14 @@ from apps.gateway.dialects.chat.google.provider.write_contents import (
     write_contents,
     write_name,
 )
-from apps.gateway.dialects.chat.google.wire import NAME, SIGNATURE_FORMAT, encode, without_none
+from apps.gateway.dialects.chat.google.wire import (
+    NAME,
+    SIGNATURE_FORMAT,
+    Capabilities,
+    capabilities_of,
+    encode,
+    without_none,
+)
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 

@@ -24,16 +24,16 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.chat.openai.client.read_messages import cache_mark, pair_unnamed_calls, read_messages
-from apps.gateway.dialects.chat.openai.provider import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.chat.openai.provider.write_request import tool_choice_of, written
-from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, SUMMARIES, read_fields
+from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, SUMMARIES, Capabilities, read_fields
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
     Reader,
     Record,
     boolean,
+    bounded_name,
     filled_string,
     integer,
     list_of,
@@ -233,12 +233,6 @@ def _settle_functions(known: dict[str, Any]) -> None:
     known["tools"] = known.get("tools") or None
 
 
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > 512:
-        raise Malformed("must be at most 512 characters long")
-    return str(value)
-
-
 def _stop(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else _stops(value)
 
@@ -297,7 +291,7 @@ _bias = number(-100, 100)
 _effort = one_of(*EFFORTS)
 
 FIELDS: dict[str, Reader[Any]] = {
-    "model": _model,
+    "model": bounded_name,
     "messages": read_messages,
     "stream": boolean,
     "stream_options": _include_usage,

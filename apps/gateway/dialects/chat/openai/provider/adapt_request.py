@@ -22,12 +22,11 @@ from apps.gateway.canonical.chat import (
     ToolResult,
     WebSearchTool,
 )
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_root
+from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, emulate_structured_output, object_root
 from apps.gateway.dialects.adapting.stop_sequences import emulate_stop_sequences, fit_stop_sequences
-from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
 from apps.gateway.dialects.adapting.thinking import SIGNATURE_FIELD, split_signature, state_signature
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     is_default_value,
     note_dropped,
@@ -37,9 +36,8 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.openai.provider import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import adapt_call_ids
-from apps.gateway.dialects.chat.openai.wire import NAME
+from apps.gateway.dialects.chat.openai.wire import NAME, Capabilities
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 

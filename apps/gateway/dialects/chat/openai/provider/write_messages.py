@@ -30,8 +30,7 @@ from apps.gateway.dialects.adapting.thinking import (
     state_signature,
     stated_signature,
 )
-from apps.gateway.dialects.chat.openai.provider import CallIds, Capabilities
-from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, PART_FORMAT, CallIds, Capabilities, cache_control
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 

@@ -27,7 +27,6 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.thinking import effort_of, field_of
 from apps.gateway.dialects.adapting.unsupported_fields import note_dropped
-from apps.gateway.dialects.chat.openai.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.openai.provider.adapt_request import (
     adapt_request,
     drop_dangling_fields,
@@ -36,7 +35,17 @@ from apps.gateway.dialects.chat.openai.provider.adapt_request import (
     drop_unsupported_fields,
 )
 from apps.gateway.dialects.chat.openai.provider.write_messages import fill_reasoning, with_cache_mark, write_messages
-from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, OWN_FIELDS, PARKED, encode, read_entries, read_fields
+from apps.gateway.dialects.chat.openai.wire import (
+    EFFORTS,
+    NAME,
+    OWN_FIELDS,
+    PARKED,
+    Capabilities,
+    capabilities_of,
+    encode,
+    read_entries,
+    read_fields,
+)
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.kernel.errors import InvalidRequest

@@ -28,16 +28,16 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.dialects.chat.openai.wire import EFFORTS, SUMMARIES
 from apps.gateway.dialects.chat.responses.client import Asked, keep_asked
 from apps.gateway.dialects.chat.responses.client.read_items import read_input
-from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
 from apps.gateway.dialects.chat.responses.provider.write_request import write_tools
-from apps.gateway.dialects.chat.responses.wire import ENCRYPTED_REASONING, INSTRUCTIONS, LOGPROBS, NAME
+from apps.gateway.dialects.chat.responses.wire import ENCRYPTED_REASONING, INSTRUCTIONS, LOGPROBS, NAME, Capabilities
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
     Reader,
     Record,
     boolean,
+    bounded_name,
     filled_string,
     integer,
     list_of,
@@ -249,12 +249,6 @@ def _chat_of(known: dict[str, Any], extra: Record, wire: Record) -> Chat:
     return Chat(**known, extra=extra or None, dialect=NAME)
 
 
-def _model(value: Any) -> str:
-    if len(filled_string(value)) > 512:
-        raise Malformed("must be at most 512 characters long")
-    return str(value)
-
-
 def _reasoning(value: Any) -> ReasoningRequest | None:
     wire = record(value)
     effort, summary = optional(wire, "effort", _effort), optional(wire, "summary", _summary)
@@ -299,7 +293,7 @@ _effort = one_of(*EFFORTS)
 _summary = one_of(*SUMMARIES)
 
 _FIELDS: dict[str, Reader[Any]] = {
-    "model": _model,
+    "model": bounded_name,
     "instructions": string,
     "stream": boolean,
     "max_output_tokens": integer(1, MAX_TOKENS),

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, OpaqueTool, Reasoning, Target, Tool, WebSearchTool
 from apps.gateway.canonical.hosted_tools import X_SEARCH
+from apps.gateway.dialects.adapting.emulated_tools import adapt_tool_names
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
+from apps.gateway.dialects.adapting.schemas import emulate_structured_output
 from apps.gateway.dialects.adapting.stop_sequences import emulate_stop_sequences
-from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
-from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     is_default_value,
     note_dropped,
@@ -26,8 +26,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.responses.provider import Capabilities
-from apps.gateway.dialects.chat.responses.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.chat.responses.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT, Capabilities
 
 _NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})

@@ -5,16 +5,21 @@ Items are read in `read_item.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import served_tier
-from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported
 from apps.gateway.dialects.chat.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.chat.responses.wire import NAME, failed, read_usage, text_of
-from apps.gateway.dialects.reading.answers import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.answers import (
+    read_answer,
+    stream_reader,
+    truncated_answer,
+    unreadable_answer,
+)
 from apps.gateway.dialects.reading.fields import Record
 
 _KNOWN: Final = frozenset(
@@ -89,27 +94,6 @@ def read_reply(body: bytes) -> Iterator[Event]:
         yield from answer.end(response)
 
 
-def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
-
-    An answer that breaks off, holds an error or cannot be read ends with `Failed`.
-    """
-    answer = _Answer()
-    frames = iter(frames)
-    for frame in frames:
-        if not frame:
-            yield Waiting()
-            continue
-        if frame.strip() == _END:
-            break
-        yield from answer.read(frame)
-        if answer.over:
-            if not answer.failed:
-                drain_frames(frames)
-            return
-    yield truncated_answer()
-
-
 class _Answer:
     """State of the answer that was read so far."""
 
@@ -118,6 +102,10 @@ class _Answer:
         self._started = False
         self._known: Record = {}
         self._items = ItemReader()
+
+    def cut(self) -> list[Event]:
+        """Return the failure of an answer that breaks off."""
+        return [truncated_answer()]
 
     def read(self, frame: bytes) -> list[Event]:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
@@ -217,3 +205,6 @@ class _Answer:
     def _end_with(self, event: Event) -> list[Event]:
         self.over = self.failed = True
         return [event]
+
+
+read_events = stream_reader(_Answer, _END)

@@ -28,7 +28,6 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
-from apps.gateway.dialects.chat.responses.provider import Capabilities
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
 from apps.gateway.dialects.chat.responses.wire import (
     BREAKPOINT,
@@ -38,6 +37,7 @@ from apps.gateway.dialects.chat.responses.wire import (
     NAME,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
+    Capabilities,
     without_none,
 )
 from apps.gateway.dialects.reading.fields import Record

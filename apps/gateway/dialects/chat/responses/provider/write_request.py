@@ -13,7 +13,6 @@ from apps.gateway.canonical.chat import Chat, Effort, FunctionTool, OpaqueTool, 
 from apps.gateway.dialects.adapting.thinking import effort_of, nearest_known_effort
 from apps.gateway.dialects.adapting.unsupported_fields import is_default_value, note_dropped, unsupported_feature
 from apps.gateway.dialects.chat.anthropic.provider.write_request import read_count
-from apps.gateway.dialects.chat.responses.provider import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import (
     SEARCH_FILTERS,
     drop_unsupported_fields,
@@ -27,6 +26,8 @@ from apps.gateway.dialects.chat.responses.wire import (
     LOGPROBS,
     NAME,
     SIGNATURE_FORMAT,
+    Capabilities,
+    capabilities_of,
     encode,
     without_none,
 )

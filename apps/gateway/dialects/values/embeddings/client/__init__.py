@@ -1,1 +1,0 @@
-"""Client sides of the embedding dialects: read requests, write vectors."""

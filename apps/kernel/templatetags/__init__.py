@@ -1,1 +1,0 @@
-"""Tags and filters that templates of every app may use."""

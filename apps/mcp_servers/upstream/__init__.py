@@ -1,1 +1,0 @@
-"""Client of MCP servers: streamable HTTP to tenants' addresses, with limits on time and size."""

@@ -1,0 +1,219 @@
+"""Amounts of holds, limits and copies of balances: exact, without a store."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from apps.billing import balances, worker_leases
+from apps.billing.balance_copies import DivergentCopy
+from apps.billing.balances import Balance
+from apps.billing.gifts import share_of
+from apps.billing.ledger import Charge
+from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, SettledCounts, settle_counts
+from apps.billing.reservations import Hold, Note, reduce_to_cost
+from apps.billing.worker_leases import StoreClock, StoreClocks
+from apps.kernel.ids import new_id
+
+USD = Decimal
+ORGANIZATION, KEY = UUID(int=1), UUID(int=2)
+CREDITS, USAGE = balances.key("organization", ORGANIZATION), balances.key("key", KEY, ORGANIZATION)
+MONEY, OTHER_MONEY = "balance:limit:m", "balance:limit:n"
+
+
+def use_of(*money: str, usd: int = 1, measures: tuple[str, ...] = ()) -> MeasuredUse:
+    amounts = {"usd": usd, "requests": 1, "tokens": 12, "input_tokens": 7, "output_tokens": 5}
+    return MeasuredUse(amounts, measures, money)
+
+
+@pytest.mark.parametrize(
+    ("charge", "use", "stays"),
+    [
+        # Each balance goes on holding the larger of what credits and usage owe, storage with the credits.
+        (("-2", "2", "0.5"), None, [2_500_000_000, 2_500_000_000, 0, 0]),
+        (("-2", "3", "0"), None, [3_000_000_000, 3_000_000_000, 0, 0]),
+        # The client's own account was used: the credits owe nothing.
+        (("0", "2", "0"), None, [0, 2_000_000_000, 0, 0]),
+        (("0", "0", "0.5"), None, [500_000_000, 0, 0, 0]),
+        (("0", "0", "0"), None, [0, 0, 0, 0]),
+        # Amounts are rounded against the spender.
+        (("-0.0000000001", "0.0000000001", "0"), None, [1, 1, 0, 0]),
+        # Limits of money that count the answer hold it; a free answer adds nothing to them.
+        (("-2", "2", "0"), use_of(MONEY), [2_000_000_000, 2_000_000_000, 2_000_000_000, 0]),
+        (("-2", "2", "0"), use_of(MONEY, OTHER_MONEY), [2_000_000_000] * 4),
+        (("-2", "2", "0"), use_of(MONEY, usd=0), [2_000_000_000, 2_000_000_000, 0, 0]),
+    ],
+)
+def test_a_settled_request_holds_what_it_cost_and_no_more(
+    charge: tuple[str, str, str], use: MeasuredUse | None, stays: list[int]
+) -> None:
+    names = (CREDITS, USAGE, MONEY, OTHER_MONEY)
+    hold = Hold("1", "worker-1", 9_000_000_000, names, "flight", 10)
+    settled = reduce_to_cost(hold, Charge(ORGANIZATION, KEY, new_id(), *map(USD, charge)), use)
+    assert settled.stays == tuple(stays)
+    note = msgspec.json.decode(settled.note, type=Note)
+    kept = tuple(name for name, amount in zip(names, stays, strict=True) if amount)
+    assert (note.holds, note.payload, note.counts) == (kept, "", ())
+    assert settled.more == ""
+    if kept:
+        assert dict(note.held()) == dict.fromkeys(kept, max(stays))
+
+
+HOLDS = LimitHolds.prepare(
+    [
+        LimitHold("balance:limit:a", 10, "requests", warns_at=4),
+        LimitHold("balance:limit:b", 20, "tokens", is_whole=True, older=("old-1", "old-2")),
+        LimitHold(MONEY, 30, "usd"),
+        LimitHold("balance:limit:c%", 40, "output_tokens"),
+        LimitHold("balance:limit:d", 50, "input_tokens"),
+    ]
+)
+MEASURES = ("requests", "tokens", "output_tokens", "input_tokens")
+
+
+def test_limits_in_the_forms_of_the_scripts() -> None:
+    assert (HOLDS.money, HOLDS.measures) == ((MONEY,), MEASURES)
+    # Counter, ceiling, the amount to hold, that for a token of prompt and of answer, the warning, whole or in part, and
+    # older counters.
+    assert msgspec.json.decode(HOLDS.terms) == [
+        ["balance:limit:a", 10, 1, 0, 0, 4, False],
+        ["balance:limit:b", 20, 0, 1, 1, False, True, "old-1", "old-2"],
+        [MONEY, 30, False, 0, 0, False, False],
+        ["balance:limit:c%", 40, 0, 0, 1, False, False],
+        ["balance:limit:d", 50, 0, 1, 0, False, False],
+    ]
+    assert HOLDS.has_answers is True
+    assert LimitHolds.prepare([LimitHold("a", 1, "input_tokens"), LimitHold("b", 1, "usd")]).has_answers is False
+    assert (HOLDS.ceilings["balance:limit:d"], HOLDS.older) == (50, {"balance:limit:b": ("old-1", "old-2")})
+
+
+def test_a_request_in_progress_holds_by_the_tokens_of_its_prompt_and_of_its_grant() -> None:
+    note = Note("5", "9", (CREDITS,), counts=msgspec.json.decode(HOLDS.counts_for(7), type=Any))
+    assert list(note.held()) == [
+        (CREDITS, 5),
+        ("balance:limit:a", 1),
+        ("balance:limit:b", 16),
+        ("balance:limit:c%", 9),
+        ("balance:limit:d", 7),
+    ]
+    assert LimitHolds.prepare([LimitHold(MONEY, 1, "usd")]).counts_for(7) == ()
+
+
+@pytest.mark.parametrize(
+    ("use", "amounts", "more"),
+    [
+        (use_of(measures=MEASURES), [1, 12, 5, 7], [0, -4, -4, 0]),
+        # Another model answered, which two of the limits do not count.
+        (use_of(measures=("requests", "-tokens", "output_tokens", "-input_tokens")), [1, 0, 5, 0], [0, -16, -4, -7]),
+        # It was never answered.
+        (None, [0, 0, 0, 0], [-1, -16, -9, -7]),
+    ],
+)
+def test_a_settled_request_holds_of_limits_what_it_used(
+    use: MeasuredUse | None, amounts: list[int], more: list[int]
+) -> None:
+    hold = Hold("1", "w", 5, (CREDITS, MONEY), "f", limits=HOLDS, tokens=9, prompt=7)
+    settled = reduce_to_cost(hold, Charge(ORGANIZATION, KEY, new_id(), USD(0), USD(0)), use)
+    names = ("balance:limit:a", "balance:limit:b", "balance:limit:c%", "balance:limit:d")
+    assert msgspec.json.decode(settled.note, type=Note).counts == tuple(
+        (name, amount, 0) for name, amount in zip(names, amounts, strict=True)
+    )
+    assert settled.more == " ".join(f"{name} {amount}" for name, amount in zip(names, more, strict=True))
+
+
+def test_limits_of_money_alone_have_no_counts() -> None:
+    only_money = LimitHolds.prepare([LimitHold(MONEY, 1, "usd")])
+    assert settle_counts(only_money, use_of(MONEY), 7, 9) == SettledCounts()
+
+
+def balance(scope: Any = "organization", amount: str = "1", **fields: Any) -> Balance:
+    return Balance(scope, KEY, USD(amount), fields.pop("version", 5), fields.pop("epoch", 3), ORGANIZATION, **fields)
+
+
+@pytest.mark.parametrize(
+    ("amount", "version", "epoch", "is_ahead"),
+    [
+        (10**9, 6, 3, True),
+        (10**9, 4, 3, False),
+        (10**9, 5, 3, False),
+        # The same version with another amount: the database lost a movement and made another.
+        (10**9 + 1, 5, 3, True),
+        (10**9 + 1, 4, 3, False),
+        (10**9, 9, 2, False),
+        (10**9, 1, 4, True),
+    ],
+)
+def test_a_copy_is_ahead_when_it_knows_more_than_the_database(
+    amount: int, version: int, epoch: int, is_ahead: bool
+) -> None:
+    assert DivergentCopy(balance(), amount, version, epoch).is_ahead is is_ahead
+
+
+def test_a_balance_is_rounded_against_the_spender() -> None:
+    assert [balance(scope, "1.0000000009").nanos for scope in ("organization", "key", "limit")] == [
+        1_000_000_000,
+        1_000_000_001,
+        1_000_000_001,
+    ]
+
+
+def test_a_copy_of_a_counter_outlives_its_window_by_two_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balances, "time", SimpleNamespace(time=lambda: 1_000.9))
+    assert balance().expires_at == ""
+    assert balance("limit", ends_at=5_000).expires_at == 5_000 + 172_800
+    # One of the past is kept for requests that began in it.
+    assert balance("limit", ends_at=500).expires_at == 1_000 + 172_800
+
+
+def test_a_balance_is_in_the_shard_of_its_organization(monkeypatch: pytest.MonkeyPatch) -> None:
+    balances.key.cache_clear()
+    try:
+        assert balances.key("key", KEY).endswith(f"balance:key:{KEY}")
+        monkeypatch.setattr(balances, "SHARD_COUNT", 2)
+        balances.key.cache_clear()
+        with pytest.raises(ValueError, match="in the shard of its organization"):
+            balances.key("key", KEY)
+        assert balances.key("organization", KEY).endswith(f"balance:organization:{KEY}")
+        assert balances.key("limit", KEY, ORGANIZATION).endswith(f"balance:limit:{KEY}")
+    finally:
+        balances.key.cache_clear()
+    assert [balances.is_of_credits(name) for name in (CREDITS, USAGE, MONEY)] == [True, False, False]
+
+
+def test_a_clock_was_set_when_it_moved_more_than_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = [100.0], [900.0]
+    monkeypatch.setattr(worker_leases, "time", SimpleNamespace(monotonic=lambda: ours[0], time=time.time))
+    clock = StoreClock(lambda: theirs[0])
+    # There is nothing to compare with at first.
+    assert clock.was_set() is False
+    for passed, moved, was_set in (
+        (60.0, 60.0, False),
+        (10.0, 15.0, False),
+        (10.0, 15.5, True),
+        (10.0, 10.0, False),
+        (10.0, 5.0, False),
+        (10.0, 4.5, True),
+    ):
+        ours[0] += passed
+        theirs[0] += moved
+        assert clock.was_set() is was_set
+    monkeypatch.setattr(worker_leases, "store_time", lambda shard: theirs[0])
+    clocks = StoreClocks()
+    assert clocks.was_set() is False
+    theirs[0] += 6
+    assert clocks.was_set() is True
+
+
+def test_a_referrer_gets_one_percent_rounded_down_to_the_ledgers_resolution() -> None:
+    assert [share_of(USD(one)) for one in ("100", "0.0000000001", "0.00000000019", "0.0000000000999")] == [
+        USD(1),
+        USD("0.000000000001"),
+        USD("0.000000000001"),
+        USD(0),
+    ]
