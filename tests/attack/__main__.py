@@ -12,11 +12,8 @@ import argparse
 import sys
 
 from tests.attack.hostile import attacks
-from tests.attack.judging import HEADER, MAX_WAIT, carried_out, warm
+from tests.attack.judging import HEADER, MAX_WAIT, tried, warm
 from tests.attack.scene import scene
-
-# How often an attack is tried until no wait was too long.
-TRIES = 3
 
 
 def main() -> int:
@@ -40,11 +37,8 @@ def main() -> int:
     with scene(WEB_WORKERS=str(asked.workers), **settings) as ours:
         warm(ours)
         for name in names:
-            for _ in range(TRIES):
-                outcome = carried_out(ours, name, asked.seconds, most_wait=asked.most_wait)
+            for outcome in tried(ours, name, asked.seconds, most_wait=asked.most_wait):
                 print(outcome.row(), flush=True)
-                if outcome.problems or not outcome.late:
-                    break
             if outcome.problems or outcome.late:
                 failed.append(name)
     print()

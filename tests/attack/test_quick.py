@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attack.judging import carried_out, warm
+from tests.attack.judging import tried, warm
 from tests.attack.scene import Scene, scene
 
 # Milliseconds. Machines that run tests are slow, and busy: this tells a worker that is blocked from one that is not.
@@ -55,7 +55,7 @@ def attacked() -> Iterator[Scene]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_turned_away_and_nobody_else_notices(attacked: Scene, name: str) -> None:
     seconds, clients = ATTACKS[name]
-    outcome = carried_out(attacked, name, seconds, most_wait=MAX_WAIT, clients=clients, around=0.3)
+    *_, outcome = tried(attacked, name, seconds, most_wait=MAX_WAIT, clients=clients, around=0.3)
     assert (outcome.problems, outcome.late) == ([], [])
     assert outcome.kept.answers
     assert bool(outcome.sign_in.answers and outcome.pictures.answers) == (name == "slow-names")
