@@ -19,6 +19,8 @@ RUN python -m venv /opt/build \
     && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-build.txt \
     && /opt/build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-index --no-build-isolation --no-deps --wheel-dir /src/wheel . \
     && /opt/model-gateway/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /src/wheel/*.whl
+# Analyzes the rules' patterns once (`kept_analysis`), as pip has compiled bytecode: neither can be written later.
+RUN cd / && /opt/model-gateway/bin/python -c "from apps.guardrails.rules import system_rules; system_rules()"
 
 FROM ${PYTHON}
 RUN groupadd --gid 10001 model-gateway \

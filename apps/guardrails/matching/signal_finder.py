@@ -20,6 +20,7 @@ import msgspec
 
 from apps.guardrails.findings.scan_types import UNFINISHED
 from apps.guardrails.matching.signal_compiler import SignalPattern
+from apps.guardrails.regex.kept_analysis import keep_results
 from apps.guardrails.regex.pattern_tree import Alternatives, Boundary, Character, Node, Repeat, Sequence, parse
 from apps.guardrails.regex.required_literals import (
     BOUNDARY,
@@ -72,6 +73,7 @@ class HeadSearch:
         return sorted(found.items()), besides
 
 
+@keep_results
 def literal_beginnings(expression: str) -> frozenset[str]:
     """Return literals of which one begins every match of an expression. Raises ValueError if there are none.
 

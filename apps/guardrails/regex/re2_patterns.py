@@ -306,7 +306,8 @@ class PatternFilter:
         """Take patterns. Raises re2.error."""
         self._patterns = list(map(lazy_pattern, patterns))
         needed = {index: required_literals(pattern) for index, pattern in enumerate(patterns)}
-        self._reach = {index: reach_of(patterns[index], clauses[0]) for index, clauses in needed.items() if clauses}
+        reaches = {index: reach_of(pattern) for index, pattern in enumerate(patterns)}
+        self._reach = {index: reach for index, reach in reaches.items() if reach is not None}
         self._literals = _LiteralSearch({index: clauses for index, clauses in needed.items() if clauses})
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
         for index in sorted(needed.keys() - self._reach.keys()):

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from apps.guardrails.regex import pattern_tree
+from apps.guardrails.regex.kept_analysis import keep_results
 
 Clause = frozenset[str]
 
@@ -55,6 +56,7 @@ def fold(utf8: bytes) -> bytes:
     return utf8.lower()
 
 
+@keep_results
 @functools.lru_cache(maxsize=64)
 def required_literals(pattern: str) -> list[Clause]:
     """Return the clauses of a pattern, the most telling first; none where a match needs no literal. Raises ValueError.
@@ -184,8 +186,14 @@ def _has_digit(utf8: bytes) -> bool:
     return len(utf8.translate(None, _DIGITS)) < len(utf8)
 
 
-def reach_of(pattern: str, clause: Clause) -> MatchReach:
-    """Return how far the matches of a pattern reach around the literals of one of its clauses. Raises ValueError."""
+@keep_results
+def reach_of(pattern: str) -> MatchReach | None:
+    """Return how far the matches of a pattern reach around the literals of its most telling clause; None where a match
+    needs no literal. Raises ValueError."""
+    clauses = required_literals(pattern)
+    if not clauses:
+        return None
+    clause = clauses[0]
     tree = pattern_tree.parse(pattern)
     parts = tree.parts if isinstance(tree, pattern_tree.Sequence) else (tree,)
     lengths = [pattern_tree.lengths_of(part)[1] for part in parts]
@@ -200,8 +208,7 @@ def reach_of(pattern: str, clause: Clause) -> MatchReach:
 
 def has_bounded_reach(pattern: str) -> bool:
     """Tell whether all matches of a pattern are in windows that are narrower than a text."""
-    clauses = required_literals(pattern)
-    reach = reach_of(pattern, clauses[0]) if clauses else None
+    reach = reach_of(pattern)
     return reach is not None and (bool(reach.stop) or reach.before + reach.after < math.inf)
 
 

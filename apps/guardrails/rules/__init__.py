@@ -30,6 +30,7 @@ from apps.guardrails.findings.scan_types import (
     Span,
     ToolCallRequest,
 )
+from apps.guardrails.regex.kept_analysis import analysis_kept
 from apps.guardrails.text.scanned_text import ScannedText
 
 # Categories of attacks on a model: a mention in an answer is none.
@@ -103,7 +104,8 @@ def rule_ids() -> list[str]:
 @functools.cache
 def system_rules() -> MappingProxyType[str, SystemRule]:
     """Return every rule of this folder by its id, in the order of their ids."""
-    return MappingProxyType({name: _rule_of(importlib.import_module(f"{__name__}.{name}")) for name in rule_ids()})
+    with analysis_kept():
+        return MappingProxyType({name: _rule_of(importlib.import_module(f"{__name__}.{name}")) for name in rule_ids()})
 
 
 def _rule_of(module: ModuleType) -> SystemRule:
