@@ -75,8 +75,8 @@ class LimitHolds(msgspec.Struct, frozen=True):
     # The most that each counter may reach, by its Redis key, and the older counters of those that have some.
     ceilings: Mapping[str, int]
     older: Mapping[str, tuple[str, ...]]
-    # Texts of a note's `counts`, to fill in with amounts: of a request in progress, and of one that is recorded; and of
-    # counters and how much more each holds.
+    # Texts of a note's `counts`, to fill in with amounts: of a request in progress, and of one that is recorded; and
+    # JSON of counters, each with how much more it holds.
     held: bytes
     settled: bytes
     more: str
@@ -95,7 +95,7 @@ class LimitHolds(msgspec.Struct, frozen=True):
             older={one.counter: one.older for one in every if one.older},
             held=_template((one.counter, _HELD[one.measure][2]) for one in others),
             settled=_template((one.counter, 0) for one in others),
-            more=" ".join(f"{one.counter.replace('%', '%%')} %d" for one in others),
+            more="[" + ",".join([_literal(one.counter) + ',"%d"' for one in others]) + "]",
         )
 
     def counts_for(self, prompt: int) -> Any:
@@ -104,7 +104,7 @@ class LimitHolds(msgspec.Struct, frozen=True):
 
 
 class SettledCounts(msgspec.Struct, frozen=True):
-    """The counts of a recorded request: a note's `counts`, and the text of counters and how much more each holds."""
+    """The counts of a recorded request: a note's `counts`, and JSON of counters, each with how much more it holds."""
 
     note: Any = _NONE
     more: str = ""
@@ -145,5 +145,10 @@ def _measures_held(prompt: int, granted: int) -> dict[str, int]:
 
 def _template(counts: Iterable[tuple[str, int]]) -> bytes:
     """Return the JSON of counts with a place for the amount of each."""
-    places = [f"[{msgspec.json.encode(name).decode().replace('%', '%%')},%d,{each}]" for name, each in counts]
+    places = [f"[{_literal(name)},%d,{each}]" for name, each in counts]
     return f"[{','.join(places)}]".encode()
+
+
+def _literal(name: str) -> str:
+    """Return a Redis key as JSON, in a template."""
+    return msgspec.json.encode(name).decode().replace("%", "%%")

@@ -53,7 +53,8 @@ LIMITS_LUA = f"""
       epoch = epoch or redis.call('GET', {lua_key(EPOCH)})
       local b = redis.call('HMGET', name, 'amount', 'held', 'epoch')
       if not b[1] or b[3] ~= epoch then return nil end
-      return tonumber(b[1]), tonumber(b[2] or '0')
+      -- Arithmetic reads a number from text at half the cost of `tonumber`.
+      return b[1] + 0, (b[2] or 0) + 0
     end
 """
 
@@ -174,7 +175,7 @@ class Hold(msgspec.Struct, frozen=True):
 class SettledHold(msgspec.Struct, frozen=True):
     """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD).
 
-    `more` is the text of how much more each limit that counts no money holds.
+    `more` is JSON of how much more each limit that counts no money holds.
     """
 
     hold: Hold
@@ -309,62 +310,67 @@ _CHECKS_LUA = """
     if ARGV[8] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[8]), tonumber(ARGV[9])) then return {'too_many'} end
 
     -- Credits and limits are one list: all are read before any refuses, so that counters without copies are all known
-    -- at once.
-    local holds, least, at = {}, tonumber(ARGV[12]), 13 + rates
+    -- at once. `used` and `held` have the amounts of each: a table for each would cost as much as half a command.
+    local holds, used, held, least, at = {}, {}, {}, tonumber(ARGV[12]), 13 + rates
+    local whole, whole_tokens, least_tokens = tonumber(ARGV[4]), 0, 0
     local limited = ARGV[at + 5]
     if limited then
-      local missing, prompt, limits = {'unknown', 'limit'}, tonumber(ARGV[at + 4]), cjson.decode(limited)
+      local missing, prompt = {'unknown', 'limit'}, tonumber(ARGV[at + 4])
+      holds, whole_tokens, least_tokens = cjson.decode(limited), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
       -- Places of counters: those of the limits, then the older ones.
-      local older = #limits
-      for i, limit in ipairs(limits) do
-        local name, ceiling, base, of_prompt, each, warns_at, whole = unpack(limit, 1, 7)
-        local used, held = balance(name)
-        if not used and name == KEYS[4] then return {'unknown', 'key'} end
-        if not used then missing[#missing + 1] = tostring(i - 1) end
+      local older = #holds
+      for i = 1, #holds do
+        local limit = holds[i]
+        used[i], held[i] = balance(limit[1])
+        if not used[i] and limit[1] == KEYS[4] then return {'unknown', 'key'} end
+        if not used[i] then missing[#missing + 1] = tostring(i - 1) end
         for k = 8, #limit do
           local before, kept = balance(limit[k])
           if not before then missing[#missing + 1] = tostring(older) end
-          used, held, older = (used or 0) + (before or 0), (held or 0) + (kept or 0), older + 1
+          used[i], held[i], older = (used[i] or 0) + (before or 0), (held[i] or 0) + (kept or 0), older + 1
         end
-        holds[i] = {
-          key = name, place = i - 1, used = used, held = held, ceiling = ceiling,
-          base = base and base + of_prompt * prompt, each = each, warns_at = warns_at, whole = whole,
-        }
+        if limit[3] then limit[3] = limit[3] + limit[4] * prompt end
       end
       if missing[3] then return missing end
     end
+    -- The index of the credits, which are no limit and have no place.
+    local credits = #holds + 1
     if ARGV[5] ~= '' then
-      local credits, held = balance(KEYS[3])
-      if not credits then return {'unknown', 'organization'} end
+      local amount, reserved = balance(KEYS[3])
+      if not amount then return {'unknown', 'organization'} end
       -- After the key's own limit, which is the first to refuse.
-      local place = holds[1] and holds[1].key == KEYS[4] and 2 or 1
-      table.insert(holds, place, {key = KEYS[3], used = 0, held = held, ceiling = credits})
+      credits = holds[1] and holds[1][1] == KEYS[4] and 2 or 1
+      table.insert(holds, credits, {KEYS[3], amount, false, 0, 0, false, false})
+      table.insert(used, credits, 0)
+      table.insert(held, credits, reserved)
     end
-    local key_left, credits_left, money_left, all, alone = nil, nil, nil, nil, true
+    local function place_of(i) return tostring(i < credits and i - 1 or i - 2) end
+    local credits_left, key_left, money_left, all, alone = nil, nil, nil, nil, true
     local tokens_left, tokens_all, tokens_alone = nil, nil, true
-    for _, one in ipairs(holds) do
-      local left = one.ceiling - one.used - one.held
-      local need = one.base or one.whole and tonumber(ARGV[4]) or least
-      if one.each == 1 then need = need + tonumber(one.whole and ARGV[at + 1] or ARGV[at + 3]) end
+    for i = 1, #holds do
+      local name, ceiling, base, _, each, _, is_whole = unpack(holds[i], 1, 7)
+      local left = ceiling - used[i] - held[i]
+      local need = base or is_whole and whole or least
+      if each == 1 then need = need + (is_whole and whole_tokens or least_tokens) end
       if left < need or left <= 0 then
         local texts = {}
-        for i, amount in ipairs({left, one.used, one.held, need}) do texts[i] = string.format('%.0f', amount) end
-        if one.key == KEYS[3] then return {'no_credits', texts[1]} end
-        if one.key == KEYS[4] then return {'over_limit', texts[1]} end
-        return {'limit_reached', tostring(one.place), texts[2], texts[3], texts[4]}
+        for k, amount in ipairs({left, used[i], held[i], need}) do texts[k] = string.format('%.0f', amount) end
+        if i == credits then return {'no_credits', texts[1]} end
+        if name == KEYS[4] then return {'over_limit', texts[1]} end
+        return {'limit_reached', place_of(i), texts[2], texts[3], texts[4]}
       end
-      if one.key == KEYS[3] then credits_left = left elseif one.key == KEYS[4] then key_left = left end
-      if one.whole then
+      if i == credits then credits_left = left elseif name == KEYS[4] then key_left = left end
+      if is_whole then
         -- It covers whatever the others grant.
-      elseif not one.base then
+      elseif not base then
         money_left = money_left and math.min(money_left, left) or left
-        all = all and math.min(all, left + one.held) or left + one.held
-        alone = alone and is_alone(left, one.held)
-      elseif one.each == 1 then
-        local free = left - one.base
+        all = all and math.min(all, left + held[i]) or left + held[i]
+        alone = alone and is_alone(left, held[i])
+      elseif each == 1 then
+        local free = left - base
         tokens_left = tokens_left and math.min(tokens_left, free) or free
-        tokens_all = tokens_all and math.min(tokens_all, free + one.held) or free + one.held
-        tokens_alone = tokens_alone and is_alone(free, one.held)
+        tokens_all = tokens_all and math.min(tokens_all, free + held[i]) or free + held[i]
+        tokens_alone = tokens_alone and is_alone(free, held[i])
       end
     end
 """
@@ -379,17 +385,20 @@ _RESERVE = LuaScript(
     if not beat or now - tonumber(beat) > {LEASE_SECONDS / 2} then redis.call('ZADD', KEYS[7], now, ARGV[10]) end
     """
     + """
-    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[11]), least, money_left, all, alone))
-    local written, warned = '0', {}
+    local money, tokens = granted(whole, tonumber(ARGV[11]), least, money_left, all, alone), 0
     if limited then
-      written = string.format('%.0f', granted(
-        tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tokens_left, tokens_all, tokens_alone
-      ))
+      tokens = granted(whole_tokens, tonumber(ARGV[at + 2]), least_tokens, tokens_left, tokens_all, tokens_alone)
     end
-    for _, one in ipairs(holds) do
-      local hold = one.base and one.base + one.each * tonumber(written) or tonumber(amount)
-      redis.call('HINCRBY', one.key, 'held', string.format('%.0f', hold))
-      if one.warns_at and one.used + one.held + hold > one.warns_at then warned[#warned + 1] = tostring(one.place) end
+    local amount, written, warned = string.format('%.0f', money), string.format('%.0f', tokens), {}
+    -- Limits that count the same hold the same, so its text is written once.
+    local texts = {[money] = amount, [tokens] = written}
+    for i = 1, #holds do
+      local name, _, base, _, each, warns_at = unpack(holds[i], 1, 6)
+      local hold = base and base + each * tokens or money
+      local text = texts[hold] or string.format('%.0f', hold)
+      texts[hold] = text
+      redis.call('HINCRBY', name, 'held', text)
+      if warns_at and used[i] + held[i] + hold > warns_at then warned[#warned + 1] = place_of(i) end
     end
     local head = '{"amount":"' .. amount .. '","written":"' .. written .. '"'
     local note = string.gsub(ARGV[7], '^{"amount":"0","written":"0"', head, 1)
@@ -399,7 +408,7 @@ _RESERVE = LuaScript(
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[9]), ARGV[6])
       redis.call('EXPIRE', KEYS[6], ARGV[9])
     end
-    local function after(left) return left and string.format('%.0f', left - tonumber(amount)) or '' end
+    local function after(left) return left and string.format('%.0f', left - money) or '' end
     tight = tight or {'', '', ''}
     return {'held', amount, after(credits_left), after(key_left), tight[1], tight[2], tight[3], written, unpack(warned)}
     """
@@ -410,23 +419,36 @@ _LOOK = LuaScript(LIMITS_LUA + PARTIAL_GRANT_LUA + _CHECKS_LUA + "return {'allow
 _RELEASE = LuaScript(
     """
     -- KEYS: per reservation the worker's notes, all of one shard; ARGV: per reservation its id
-    local released = 0
+    -- All notes are read before anything changes: one that cannot be read must not leave the others half released.
+    local notes = {}
     for i = 1, #KEYS do
       local text = redis.call('HGET', KEYS[i], ARGV[i])
-      if text then
-        local note = cjson.decode(text)
-        if note.amount ~= '0' then
-          for _, name in ipairs(note.holds) do redis.call('HINCRBY', name, 'held', '-' .. note.amount) end
-        end
-        for _, one in ipairs(note.counts or {}) do
-          local back = one[2] + one[3] * tonumber(note.written)
-          if back ~= 0 then redis.call('HINCRBY', one[1], 'held', string.format('%.0f', 0 - back)) end
-        end
+      notes[i] = text and cjson.decode(text)
+    end
+    -- Sums by balance, because requests of a batch share theirs; a sum stays below 2^53, where it is exact.
+    local released, sums = 0, {}
+    local function subtract(name, sum)
+      if sum ~= 0 then redis.call('HINCRBY', name, 'held', string.format('%.0f', 0 - sum)) end
+    end
+    local function give_back(name, amount)
+      local sum = sums[name] or 0
+      if sum + amount > 2^53 then
+        subtract(name, sum)
+        sum = 0
+      end
+      sums[name] = sum + amount
+    end
+    for i, note in ipairs(notes) do
+      -- One that is named twice is there once.
+      if note and redis.call('HDEL', KEYS[i], ARGV[i]) == 1 then
+        local amount, written = tonumber(note.amount), tonumber(note.written or '0')
+        for _, name in ipairs(note.holds) do give_back(name, amount) end
+        for _, one in ipairs(note.counts or {}) do give_back(one[1], one[2] + one[3] * written) end
         if note.flight and note.flight ~= '' then redis.call('ZREM', note.flight, ARGV[i]) end
-        redis.call('HDEL', KEYS[i], ARGV[i])
         released = released + 1
       end
     end
+    for name, sum in pairs(sums) do subtract(name, sum) end
     return released
     """
 )

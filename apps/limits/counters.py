@@ -20,7 +20,7 @@ from django.db import connection
 
 from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance
-from apps.kernel.money import LARGEST, ZERO, storable
+from apps.kernel.money import LARGEST, ZERO
 from apps.kernel.postgres import database
 from apps.kernel.postgres.rows import write_array
 from apps.limits.applied import AppliedLimit, Bucket, CountedAmount
@@ -53,7 +53,7 @@ def charge(charges: Sequence[CounterCharge]) -> list[Balance]:
     for reference, one in by_reference.items():
         if reference in new:
             for counted in one.counted:
-                sums[counted.counter_id] += storable(counted.amount)
+                sums[counted.counter_id] += counted.amount
                 facts[counted.counter_id] = (one.organization_id, counted)
     if not sums:
         return []
@@ -166,10 +166,7 @@ def _append(charges: Sequence[CounterCharge]) -> set[UUID]:
     columns: list[str | list[str]] = [
         write_array([one.reference for one in charges]),
         write_array([one.organization_id for one in charges]),
-        [
-            _ENCODER.encode([(it.counter_id, str(storable(it.amount))) for it in one.counted]).decode()
-            for one in charges
-        ],
+        [_ENCODER.encode([(it.counter_id, str(it.amount)) for it in one.counted]).decode() for one in charges],
     ]
     with connection.cursor() as cursor:
         cursor.execute(

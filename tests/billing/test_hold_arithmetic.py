@@ -124,7 +124,9 @@ def test_a_settled_request_holds_of_limits_what_it_used(
     assert msgspec.json.decode(settled.note, type=Note).counts == tuple(
         (name, amount, 0) for name, amount in zip(names, amounts, strict=True)
     )
-    assert settled.more == " ".join(f"{name} {amount}" for name, amount in zip(names, more, strict=True))
+    assert msgspec.json.decode(settled.more) == [
+        text for name, amount in zip(names, more, strict=True) for text in (name, str(amount))
+    ]
 
 
 def test_limits_of_money_alone_have_no_counts() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import UUID
 
+import msgspec
 import pytest
+from redis.exceptions import RedisError
 
 from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.reservations import ReservationOutcome, ReservationRequest
+from apps.billing.reservations import Note, ReservationOutcome, ReservationRequest
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
@@ -61,6 +63,37 @@ def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) ->
         (balances.key("organization", organization),),
         "{}",
     )
+
+
+def test_a_batch_is_released_once_whatever_is_named_twice(organization: UUID) -> None:
+    first, second, third = [request(organization, amount=amount) for amount in (100_000_000, 20_000_000, 3_000_000)]
+    for one in (first, second, third):
+        assert reservations.reserve(one).outcome is ReservationOutcome.HELD
+    batch = [("worker-1", first.id), ("worker-1", second.id), ("worker-1", first.id)]
+    assert reservations.release(batch, 0) == 2
+    assert held("organization", organization) == "3000000"
+    assert list(reservations.notes_of("worker-1", 0)) == [third.id]
+
+
+def test_amounts_of_a_batch_whose_sum_is_no_exact_number_are_released_exactly() -> None:
+    name, ids, amount = "balance:organization:rich", [new_id() for _ in range(3)], 2**53 - 1
+    for identifier in ids:
+        note = msgspec.json.encode(Note(str(amount), holds=(name,))).decode()
+        client().hset(worker_leases.notes_key("worker-1", 0), str(identifier), note)
+    client().hset(name, "held", 3 * amount + 5)
+    assert reservations.release([("worker-1", identifier) for identifier in ids], 0) == 3
+    assert client().hget(name, "held") == "5"
+
+
+def test_a_note_that_cannot_be_read_leaves_the_others_of_its_batch_whole(organization: UUID) -> None:
+    one, unreadable = request(organization, amount=100_000_000), new_id()
+    assert reservations.reserve(one).outcome is ReservationOutcome.HELD
+    client().hset(worker_leases.notes_key("worker-1", 0), str(unreadable), "no JSON")
+    with pytest.raises(RedisError):
+        reservations.release([("worker-1", one.id), ("worker-1", unreadable)], 0)
+    assert held("organization", organization) == "100000000"
+    assert reservations.release([("worker-1", one.id)], 0) == 1
+    assert held("organization", organization) == "0"
 
 
 def test_what_is_held_cannot_be_promised_again(organization: UUID) -> None:

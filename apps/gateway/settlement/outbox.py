@@ -138,7 +138,7 @@ _PUSH = LuaScript(
     -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and
     --       the balances it is held on
     -- ARGV: worker, record; the request's id, what stays of its note, what each balance goes on holding, and for limits
-    --       that count no money a text of counters and how much more each holds
+    --       that count no money JSON of counters, each with how much more it holds, as text
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
     if not KEYS[2] then return end
     redis.call('ZREM', KEYS[3], ARGV[3])
@@ -150,8 +150,9 @@ _PUSH = LuaScript(
     for i = 4, #KEYS do
       redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
     end
-    for name, more in string.gmatch(ARGV[#KEYS + 2] or '', '(%S+) (%S+)') do
-      if more ~= '0' then redis.call('HINCRBY', name, 'held', more) end
+    local counts = ARGV[#KEYS + 2] and cjson.decode(ARGV[#KEYS + 2]) or {}
+    for i = 1, #counts, 2 do
+      if counts[i + 1] ~= '0' then redis.call('HINCRBY', counts[i], 'held', counts[i + 1]) end
     end
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
