@@ -23,6 +23,8 @@ _STEPS = (
     (gettext_lazy("first content after {time}"), "start_ms", "first_content_ms"),
     (gettext_lazy("took {time}"), "start_ms", "end_ms"),
 )
+# The least share of the request that a bar takes: a shorter call would not be seen.
+_LEAST_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,11 @@ def _times(line: Mapping[str, Any]) -> str:
 def bar_of(start: float, content: float | None, end: float, whole: float) -> AttemptBar:
     """Return the bar of a call from `start` to `end` that began to answer at `content`, within `whole`."""
     content = end if content is None else min(max(content, start), end)
+    least = whole * _LEAST_SHARE
+    if end - start < least:
+        share = (content - start) / (end - start) if end > start else 1
+        start = min(start, whole - least)
+        content, end = start + share * least, start + least
     return AttemptBar(
         start=_percent(start, whole),
         waiting=_percent(content - start, whole),

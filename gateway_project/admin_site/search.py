@@ -31,7 +31,7 @@ from gateway_project.admin_site import navigation
 MAX_RESULTS: Final = 10
 MAX_TERM: Final = 254
 MIN_BEGINNING: Final = 2
-# Time between a request's arrival, which its `x-request-id` states, and its admission, which its row's id states.
+# The most time between the making of a request's `x-request-id` and of its row's id; either may be first.
 _ADMISSION: Final = timedelta(seconds=10)
 # A key as pages show it: its beginning, dots, its last four characters.
 _MASKED: Final = re.compile(r"(?P<prefix>[0-9A-Za-z_]{0,16})(?:\.\.\.|…)(?P<last>[0-9A-Za-z]{4})")
@@ -145,7 +145,7 @@ def _requests(term: str, identifier: UUID | None) -> Iterator[Found]:
         return
     rows = list(RequestLog.objects.filter(id=identifier)[:1])
     if not rows:
-        near = RequestLog.objects.filter(created_at__gte=moment, created_at__lt=moment + _ADMISSION)
+        near = RequestLog.objects.filter(created_at__gt=moment - _ADMISSION, created_at__lt=moment + _ADMISSION)
         rows = list(near.filter(request_id=str(identifier)).order_by("created_at", "id")[:MAX_RESULTS])
     for row in rows:
         about = f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC, status {row.status_code}"

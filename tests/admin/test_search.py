@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from apps.organizations.actions import create_operator
 from apps.organizations.models import Organization
 from gateway_project.admin_site import search as site_search
 from gateway_project.admin_site.operator_groups import seed_groups
-from tests.logs.entries import entry, write
+from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import PASSWORD, World, make_key, make_organization, make_user
 from tests.support.shipped_catalog import stock
 
@@ -66,6 +67,16 @@ def test_requests_are_found_by_their_id_and_by_the_id_in_the_answer(operator: Cl
     row = RequestLog.objects.get()
     title = f"{row.used_provider}/{row.used_model}"
     assert found(operator, str(row.id)) == {"Requests": [title]}
+
+
+@pytest.mark.parametrize("later", [-9, -0.001, 0, 0.962, 9])
+def test_a_request_is_found_by_an_id_in_the_answer_that_is_older_or_newer_than_the_rows(
+    later: float, operator: Client, world: World
+) -> None:
+    made_at = ago(minutes=1)
+    request_id = str(id_at(made_at + timedelta(seconds=later)))
+    write(entry(make_key(world.dana, world.project).key, id=id_at(made_at), request_id=request_id))
+    assert found(operator, request_id) == {"Requests": ["openai/gpt-5"]}
 
 
 def test_payments_are_found_by_their_id_and_by_the_processors(operator: Client, world: World) -> None:

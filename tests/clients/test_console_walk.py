@@ -52,6 +52,11 @@ WEATHER: Any = {
 QUESTION = 'get_weather({"city": "Zürich"}) [[sandbox usage=1000,200,300 latency=200]]'
 STEP_COST, PARTS = "$0.0002475", {"Input": "$0.000105", "Cached input": "$0.0000225", "Output": "$0.00012"}
 PHONE = (390, 844)
+# The operators' search: results by kind.
+_FOUND = """
+    Object.fromEntries([...document.querySelectorAll('main section[aria-label]')].map(
+        (one) => [one.getAttribute('aria-label'), one.innerText]))
+"""
 _LIVE = "document.querySelector('[data-live]').dataset.state === 'live'"
 _LINK = "document.querySelector('[data-live-link]')"
 _WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -439,7 +444,8 @@ def test_an_operator_finds_customer_key_request_and_model(
             ("gpt-5.3-codex", "Models", "gpt-5.3-codex"),
         ):
             operator.open(f"{gateway.url}/admin/find/?s={term}")
-            assert title in operator.text(f"section[aria-label='{kind}']"), term
+            found = operator.run(_FOUND)
+            assert title in found.get(kind, ""), (term, found)
         operator.open(f"{gateway.url}/admin/find/?s={log['id']}")
         operator.click("section[aria-label=Requests] a")
         operator.wait("document.querySelector('.board-timeline')")

@@ -48,7 +48,7 @@ def test_a_limit_is_created_once_and_shown_with_its_state(world: World, fields: 
     counted = count([one], model_id="x", provider_id="sandbox", cost=Decimal("125.5"), input_tokens=0, output_tokens=0)
     counters.charge([CounterCharge(new_id(), world.acme.id, counted)])
     shown = adam.open(page(world.acme, "limits"))
-    assert "Monthly budget The organization USD in all 125.5 of 500 374.5 –" in words(shown)
+    assert "Monthly budget The organization USD in all $125.50 of $500.00 $374.50 –" in words(shown)
     assert '<rect class="used" width="25" height="4"/>' in shown.content.decode()
 
 
@@ -217,6 +217,6 @@ def test_limits_of_keys_and_the_plan_are_listed_with_links(world: World) -> None
     key = make_key(world.olivia, world.project, "shop").key
     type(key).objects.filter(pk=key.pk).update(usage_limit=10, usage=Decimal("2.5"))
     shown = Visitor(world.adam).open(page(world.acme, "limits"))
-    assert "shop Total limit, USD USD in all 2.5 of 10" in words(shown)
+    assert "shop Total limit, USD USD in all $2.50 of $10.00" in words(shown)
     assert page(world.acme, f"keys/{key.id}") in shown.content.decode()
     assert "Plan Requests a minute Requests a minute 60" in words(shown)

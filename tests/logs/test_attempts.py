@@ -104,3 +104,9 @@ def test_attempts_of_older_rows_have_no_bars(times: dict[str, Any]) -> None:
 def test_a_bar_stays_within_its_call() -> None:
     assert bar_of(10, 500, 40, 100) == AttemptBar("10.00%", "30.00%", "40.00%", "0.00%")
     assert bar_of(0, None, 0, 0) == AttemptBar("0%", "0%", "0%", "0%")
+
+
+def test_a_short_call_in_a_long_request_has_a_bar_that_is_seen() -> None:
+    assert bar_of(34_860, None, 34_870, 34_870) == AttemptBar("99.50%", "0.50%", "100.00%", "0.00%")
+    assert bar_of(0, 30, 40, 100_000) == AttemptBar("0.00%", "0.38%", "0.38%", "0.12%")
+    assert bar_of(500, None, 500, 1_000) == AttemptBar("50.00%", "0.50%", "50.50%", "0.00%")

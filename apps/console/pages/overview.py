@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
-from django.utils.translation import gettext
+from django.utils.translation import get_language_bidi, gettext
 
 from apps.console.forms import Form, attempt, do_once
 from apps.console.pages.refusals import advice_of
@@ -208,7 +208,11 @@ def _words_of(kind: str, details: str | None) -> str:
     """Return which side failed, and the stored details."""
     kept = json.loads(details) if details else {}
     how = kept.get("message") or str(kept.get("code") or "").replace("_", " ")
-    return f"{_FAILURES[kind]}: {how[:200]}" if how else _FAILURES[kind]
+    if not how:
+        return _FAILURES[kind]
+    # An English text would be torn apart in a page from right to left.
+    begin, end = ("\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}") if get_language_bidi() else ("", "")
+    return f"{_FAILURES[kind]}: {begin}{how[:200]}{end}"
 
 
 PATHS = [

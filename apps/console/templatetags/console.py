@@ -21,6 +21,7 @@ from apps.kernel.money import plain
 from apps.kernel.pages import number_formats as as_text
 from apps.kernel.pages.languages import gettext_lazy, translated
 from apps.kernel.pages.number_formats import mark_numbers
+from apps.limits.models import Limit
 
 register = template.Library()
 _CENT = Decimal("0.01")
@@ -75,6 +76,14 @@ def short_usd(value: Decimal | None) -> str | SafeString:
         return _NOTHING
     exact, rounded = as_text.exact_usd(value), as_text.rounded_usd(value)
     return usd(value) if exact == rounded else format_html('<span title="{}">{}</span>', exact, mark_numbers(rounded))
+
+
+@register.filter
+def counted(text: str | None, counts: str) -> str | SafeString:
+    """Format an amount of a limit, as its state has it: USD as `short_usd` does, or a whole number."""
+    if text is None:
+        return gettext("unknown")
+    return short_usd(Decimal(text)) if counts == Limit.Counts.USD else mark_numbers(text)
 
 
 @register.filter
