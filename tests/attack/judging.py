@@ -175,7 +175,7 @@ def carried_out(
 def tried(scene: Scene, name: str, seconds: float, **how: Any) -> Iterator[Outcome]:
     """Carry out an attack as `carried_out` does, again while only waits were too long; the last outcome counts.
 
-    What else runs on the machine can make waits long, and what an attack causes itself it causes each time.
+    Other processes of the machine can make waits long too, but an attack that does makes them long each time.
     """
     for _ in range(TRIES):
         outcome = carried_out(scene, name, seconds, **how)
