@@ -182,7 +182,9 @@ class SignalFinder:
                     pattern
                     for pattern, clause in self._patterns_of(heads)
                     # In a part of a text, literals may be beyond it.
-                    if clause == _NONE or not is_whole or has_place(besides[clause], at, at + _REACH)
+                    if clause == _NONE
+                    or not is_whole
+                    or (clause in besides and has_place(besides[clause], at, at + _REACH))
                 ]
                 if not likely:
                     continue

@@ -9,6 +9,7 @@ from stdnum import bitcoin
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.pii.keyword_number import pattern_after_keyword
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LABEL = "CRYPTO_WALLET"
 _NAMES = (
@@ -21,6 +22,7 @@ _OTHERS = (
     r"D[5-9A-HJ-NP-U][1-9A-HJ-NP-Za-km-z]{32}|[48][1-9A-HJ-NP-Za-km-z]{94}|r[1-9A-HJ-NP-Za-km-z]{24,34}|"
     r"addr1[02-9ac-hj-np-z]{53,98}|[1-9A-HJ-NP-Za-km-z]{43,44}"
 )
+_LONG_RUN = compile_re2(r"[0-9A-Za-z]{25,}")
 _FEWEST_DIGITS = 3
 
 
@@ -35,9 +37,16 @@ def _named(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if digits >= _FEWEST_DIGITS and len(set(text)) >= 12 else None
 
 
+def _find_long_runs(utf8: bytes) -> list[tuple[int, int]]:
+    """Return the ends and beginnings of runs that are long enough: most texts that name a coin have none."""
+    return [(run.end(), run.start()) for run in _LONG_RUN.finditer(utf8)]
+
+
 PATTERNS = (
     CandidatePattern(
         "bitcoin", _LABEL, r"\b(?:[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[02-9ac-hj-np-z]{11,71})\b", _checked
     ),
-    pattern_after_keyword("wallet", _LABEL, _NAMES, _OTHERS, _named, r"[^\n]{0,40}?[^0-9A-Za-z]"),
+    pattern_after_keyword("wallet", _LABEL, _NAMES, _OTHERS, _named, r"[^\n]{0,40}?[^0-9A-Za-z]")._replace(
+        find_values=_find_long_runs
+    ),
 )

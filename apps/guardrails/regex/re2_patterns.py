@@ -8,7 +8,7 @@ the limits of all patterns together bound the memory of a process:
   set of those without literals needs fewer states than the patterns one by one, as it only tells whether they match.
 - `compile_re2` keeps a pattern for the life of the process: for those of the code, and the few that most texts with
   settings or programs are searched with.
-- All others, by far the most, are lazy: `RecentPatterns` keeps those that were used lately.
+- All others, by far the most, are lazy: `RecentPatterns` keeps those that were used lately, with states and without.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ SEARCHING: Final = MemoryLimit(32 << 10, 128 << 10, 256, 400)
 RARELY: Final = MemoryLimit(32 << 10, 128 << 10, 256)
 PRESENCE: Final = MemoryLimit(48 << 10, 192 << 10, 384, 140)
 STATELESS: Final = MemoryLimit(8 << 10, 8 << 10, 110)
+# Limits of such sets, and of patterns among them, that letters and signs of ordinary words bring into many states: with
+# half as much they start afresh in each text.
+STATEFUL: Final = MemoryLimit(128 << 10, 384 << 10, 768, 140)
 # Limits of a set of literals, by their characters.
 LITERALS: Final = MemoryLimit(128 << 10, 1 << 20, 256, 140)
 # Positions that are compiled into one set.
@@ -65,8 +68,9 @@ _SET_POSITIONS: Final = 600
 _COMPILING_MEMORY: Final = 16 << 20
 # Bytes of a compiled pattern beside its states, and for each of its positions.
 _PATTERN_BYTES, _POSITION_BYTES = 1024, 24
-# Bytes that the lazy patterns of a process take at most.
-MAX_LAZY_BYTES: Final = 12_000_000
+# Bytes that the lazy patterns of a process take at most, and of them those without states: ordinary texts need hundreds
+# of these, each of a few KB, and one large pattern with states would displace a hundred.
+MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 15_500_000, 3_500_000
 _AT_START: Final = re2._Anchor.ANCHOR_START
 _ANYWHERE: Final = re2._Anchor.UNANCHORED
 _KEPT: Final = (BUSIEST, OFTEN)
@@ -96,7 +100,8 @@ def compile_re2(pattern: str, limit: MemoryLimit = RARELY) -> re2._Regexp:
 
 
 def _compile(pattern: str, limit: MemoryLimit) -> re2._Regexp:
-    return re2.compile(pattern, re2_options(limit.of(_positions_of(pattern))))
+    # Not `re2.compile`, which keeps the last patterns that it compiled.
+    return re2._Regexp(pattern, re2_options(limit.of(_positions_of(pattern))))
 
 
 def _max_bytes_of(pattern: str, limit: MemoryLimit) -> int:
@@ -114,7 +119,7 @@ def max_pattern_bytes(positions: int, memory: int) -> int:
 @functools.cache
 def _positions_of(pattern: str) -> int:
     """Return the length of a pattern's program. Raises re2.error."""
-    return int(re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize)
+    return int(re2._Regexp(pattern, re2_options(_COMPILING_MEMORY)).programsize)
 
 
 def search_spans(pattern: re2._Regexp, utf8: bytes, start: int, end: int) -> list[tuple[int, int]]:
@@ -148,7 +153,9 @@ class LazyPattern:
     @property
     def compiled(self) -> re2._Regexp:
         """The pattern ready to search UTF-8. Raises re2.error."""
-        return compile_re2(self.pattern, self.limit) if self.limit in _KEPT else _recent.compiled(self)
+        if self.limit in _KEPT:
+            return compile_re2(self.pattern, self.limit)
+        return (_recent_stateless if self.limit is STATELESS else _recent).compiled(self)
 
     def search(self, text: AnyStr, *bounds: int) -> re2._Match[AnyStr] | None:
         """Return the first match, between `bounds` if there are any. Raises re2.error."""
@@ -179,38 +186,35 @@ class RecentPatterns:
     Safe on several threads: two may compile the same pattern, and the bytes are counted again when patterns go.
     """
 
-    def __init__(self, max_bytes: int = MAX_LAZY_BYTES) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        # The order is that of the last use.
-        self._kept: dict[LazyPattern, re2._Regexp] = {}
+        # With the bytes of each; the order is that of the last use.
+        self._kept: dict[LazyPattern, tuple[re2._Regexp, int]] = {}
 
     def compiled(self, lazy: LazyPattern) -> re2._Regexp:
         """Return a pattern ready to search UTF-8. Raises re2.error."""
         known = self._kept.pop(lazy, None)
         if known is None:
-            known = _compile(lazy.pattern, lazy.limit)
-            self._bytes += lazy.max_bytes
+            known = _compile(lazy.pattern, lazy.limit), lazy.max_bytes
+            self._bytes += known[1]
             if self._bytes > self._max_bytes:
-                self._drop_oldest(lazy.max_bytes)
+                self._drop_oldest(known[1])
         self._kept[lazy] = known
-        return known
+        return known[0]
 
     def _drop_oldest(self, needed: int) -> None:
-        """Drop an eighth, or as much as is needed."""
-        kept = {lazy: lazy.max_bytes for lazy in list(self._kept)}
-        left = sum(kept.values())
-        for lazy, size in kept.items():
-            if left <= min(self._max_bytes * 7 // 8, self._max_bytes - needed):
+        kept = list(self._kept.items())
+        self._bytes = needed + sum(size for _, (_, size) in kept)
+        for lazy, (_, size) in kept:
+            if self._bytes <= self._max_bytes:
                 break
             self._kept.pop(lazy, None)
-            left -= size
-        self._bytes = left + needed
-        # The library keeps the last patterns that it compiled.
-        re2.purge()
+            self._bytes -= size
 
 
-_recent: Final = RecentPatterns()
+_recent_stateless: Final = RecentPatterns(_MAX_STATELESS_BYTES)
+_recent: Final = RecentPatterns(MAX_LAZY_BYTES - _MAX_STATELESS_BYTES)
 
 
 def known_patterns() -> list[str]:
@@ -227,9 +231,8 @@ def max_automata_bytes() -> int:
 class _PresenceSet:
     """Tells which of some patterns match a text, in one pass."""
 
-    def __init__(self, patterns: Sequence[tuple[str, Sequence[int]]], positions: int) -> None:
-        """Take patterns, each with what it stands for, and the positions of all of them."""
-        limit = PRESENCE.of(positions)
+    def __init__(self, patterns: Sequence[tuple[str, Sequence[int]]], limit: int) -> None:
+        """Take patterns, each with what it stands for, and the memory of all of them."""
         _set_limits.append(limit)
         self._set = re2.Set.SearchSet(re2_options(limit))
         self._indexes = [indexes for _, indexes in patterns]
@@ -243,19 +246,19 @@ class _PresenceSet:
             yield from self._indexes[place]
 
 
-def _presence_sets(patterns: Iterable[tuple[str, Sequence[int]]]) -> Iterator[_PresenceSet]:
+def _presence_sets(patterns: Iterable[tuple[str, Sequence[int]]], limit: MemoryLimit) -> Iterator[_PresenceSet]:
     """Yield sets of as many patterns as one automaton holds without too many states."""
     members: list[tuple[str, Sequence[int]]] = []
     size = 0
     for pattern, indexes in patterns:
         positions = _positions_of(pattern)
         if members and size + positions > _SET_POSITIONS:
-            yield _PresenceSet(members, size)
+            yield _PresenceSet(members, limit.of(size))
             members, size = [], 0
         members.append((pattern, indexes))
         size += positions
     if members:
-        yield _PresenceSet(members, size)
+        yield _PresenceSet(members, limit.of(size))
 
 
 class _LiteralSearch:
@@ -302,8 +305,8 @@ class PatternFilter:
     keep a state for each mix of them that texts are in the middle of.
     """
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        """Take patterns. Raises re2.error."""
+    def __init__(self, patterns: Sequence[str], limit: MemoryLimit = PRESENCE) -> None:
+        """Take patterns, and the limit of each set of those without literals. Raises re2.error."""
         self._patterns = list(map(lazy_pattern, patterns))
         needed = {index: required_literals(pattern) for index, pattern in enumerate(patterns)}
         reaches = {index: reach_of(pattern) for index, pattern in enumerate(patterns)}
@@ -312,7 +315,7 @@ class PatternFilter:
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
         for index in sorted(needed.keys() - self._reach.keys()):
             by_pattern[patterns[index]].append(index)
-        self._sets = list(_presence_sets(by_pattern.items()))
+        self._sets = list(_presence_sets(by_pattern.items(), limit))
 
     def windows(self, utf8: bytes) -> dict[int, Windows]:
         """Return the indexes of the patterns that may match, in order, with the windows that hold all their matches."""

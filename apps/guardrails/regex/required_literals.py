@@ -98,7 +98,7 @@ class LiteralAutomaton:
             first = max(at - self._longest + 1, start)
             found = self._automaton.find_matches_as_indexes(utf8[first : min(at + _PIECE, end)], overlapping=True)
             for index, begin, beyond in found:
-                if first + beyond > at:
+                if beyond > at - first:
                     begins[index].append(first + begin)
         # At each place, counted from `start`, whether a letter precedes it, and one later whether one follows. Only of
         # this part: a text may be searched in very many.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
+from apps.guardrails.regex.re2_patterns import RARELY, STATEFUL, PatternFilter, compile_re2
 from apps.guardrails.text.normalization import TAG_CHARACTERS
 from apps.guardrails.text.obfuscation import (
     CIPHERS,
@@ -82,8 +82,8 @@ _ENCODINGS = (
     ("selectors", r"(?:[\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]){8,}"),
     ("morse", rf"(?:{_DOT_OR_DASH}{{1,5}}[ /|\n]{{1,3}}){{12,}}{_DOT_OR_DASH}{{1,5}}"),
 )
-_RUNS = [compile_re2(pattern) for _, pattern in _ENCODINGS]
-_FILTER = PatternFilter([pattern for _, pattern in _ENCODINGS])
+_RUNS = [compile_re2(pattern, STATEFUL if name == "base64" else RARELY) for name, pattern in _ENCODINGS]
+_FILTER = PatternFilter([pattern for _, pattern in _ENCODINGS], STATEFUL)
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?\n[A-Za-z0-9+/_-]{4,}(?==))?={0,2}")
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")

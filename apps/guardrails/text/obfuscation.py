@@ -12,7 +12,7 @@ import re
 import string
 from itertools import islice
 
-from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
+from apps.guardrails.regex.re2_patterns import STATEFUL, PatternFilter, compile_re2
 from apps.guardrails.text.word_disguises import CONFIRMATIONS, DISGUISES, WORDS, find_disguised_words
 
 # Words long enough that no shift of one of them is another word.
@@ -107,7 +107,7 @@ _TRACES = (
 )
 # One pass for all of them.
 _ALL = [*_TRACES, *DISGUISES.items(), *CIPHERS.items()]
-_FILTER = PatternFilter([expression for _, expression in _ALL])
+_FILTER = PatternFilter([expression for _, expression in _ALL], STATEFUL)
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:

@@ -51,12 +51,25 @@ def test_recent_patterns_drop_what_was_not_used_for_longest() -> None:
 def test_recent_patterns_never_take_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     recent = RecentPatterns(200_000)
     monkeypatch.setattr(re2_patterns, "_recent", recent)
+    monkeypatch.setattr(re2_patterns, "_recent_stateless", recent)
     patterns = [
         LazyPattern(f"many{number}[a-z]{{{number}}}", limit) for number in range(40) for limit in (RARELY, STATELESS)
     ]
     for lazy in patterns * 2:
         assert lazy.compiled.pattern == lazy.pattern
         assert sum(one.max_bytes for one in recent._kept) <= 200_000
+
+
+def test_patterns_with_states_never_displace_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, searching = LazyPattern("(stateless)", STATELESS), [LazyPattern(f"searching{number}") for number in range(3)]
+    recent = RecentPatterns(searching[0].max_bytes)
+    monkeypatch.setattr(re2_patterns, "_recent", recent)
+    monkeypatch.setattr(re2_patterns, "_recent_stateless", RecentPatterns(small.max_bytes))
+    first = small.compiled
+    for lazy in searching:
+        assert lazy.compiled.pattern == lazy.pattern
+    assert list(recent._kept) == [searching[2]]
+    assert small.compiled is first
 
 
 def test_a_pattern_of_many_texts_is_never_dropped() -> None:
