@@ -400,6 +400,7 @@ class TestEveryTable:
                 response = operator.get(page(model, "changelist"), {"q": words})
                 assert response.status_code == status, (model, words)
 
+    @pytest.mark.long
     def test_opens_by_each_of_its_filters_orders_and_counts(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         followed = 0
         for model in ours():

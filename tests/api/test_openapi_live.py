@@ -229,6 +229,7 @@ def test_models_are_asked_as_the_document_says(product: Product, conversation: s
     run(product, tmp_path, names, "--phases", "fuzzing", "--include-path-regex", MODELS, *more)
 
 
+@pytest.mark.long
 def test_stored_responses_are_asked_about_as_the_document_says(
     product: Product, conversation: str, tmp_path: Path
 ) -> None:
@@ -236,6 +237,7 @@ def test_stored_responses_are_asked_about_as_the_document_says(
     run(product, tmp_path, names, "--phases", "fuzzing", "--include-path-regex", STORED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENDS)
 def test_what_ends_things_does_so_as_the_document_says(
     product: Product, doomed: dict[str, str], tmp_path: Path, name: str

@@ -36,6 +36,8 @@ ATTACKS = {
     "storage": (5.0, 6),
     "stampede": (1.0, 100),
 }
+# Those that take longest, with their making ready.
+LONG = {"batch-crowd", "storage", "stampede", "kept-answers", "foreign-hosts"}
 
 pytestmark = [
     pytest.mark.stack,
@@ -52,7 +54,9 @@ def attacked() -> Iterator[Scene]:
         yield ours
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in ATTACKS]
+)
 def test_an_attack_is_turned_away_and_nobody_else_notices(attacked: Scene, name: str) -> None:
     seconds, clients = ATTACKS[name]
     *_, outcome = tried(attacked, name, seconds, most_wait=MAX_WAIT, clients=clients, around=0.3)

@@ -95,6 +95,7 @@ def test_openrouters_sdk_for_javascript_chats_and_asks_about_itself(
     eventually(found)
 
 
+@pytest.mark.long
 def test_openrouters_sdk_for_python_chats(gateway: Gateway, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder = pypi.installed(pypi.OPENROUTER, request.config)
     told = json.loads(pypi.run(folder, IN_PYTHON, home=tmp_path, KEY=gateway.key, URL=gateway.openai_url))

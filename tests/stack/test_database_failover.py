@@ -58,6 +58,7 @@ def test_every_process_goes_on_with_the_new_primary(product: Product, servers: R
     assert servers.replica.run("SELECT count(*) FROM request_log") == [(60,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("servers", [False], indirect=True, ids=["asynchronous"])
 def test_what_an_asynchronous_replica_did_not_have_is_lost_with_its_charges_and_nothing_else(
     product: Product, servers: ReplicatedPostgres

@@ -43,17 +43,14 @@ PROGRAMS = {
 }
 
 
-# Their examples start processes of their own, and take longest.
-LONG = {
-    *("docs/alerts.md", "docs/batches.md", "docs/coming-from-openrouter.md", "docs/configuration-as-code.md"),
-    *("docs/log-sinks.md", "docs/management-keys.md", "docs/mcp-servers.md"),
-}
+# What a reader tries first; the examples of all other documents together take minutes.
+FIRST = {"README.md", "docs/clients/agents.md", "docs/clients/sdks.md"}
 
 
 def marked(document: Path) -> Any:
-    """Return a document as a parameter of the test, as a long one where its examples take long."""
+    """Return a document as a parameter of the test, as a long one unless readers try it first."""
     name = document.relative_to(PROJECT).as_posix()
-    return pytest.param(document, id=name, marks=[pytest.mark.long] if name in LONG else [])
+    return pytest.param(document, id=name, marks=[] if name in FIRST else [pytest.mark.long])
 
 
 @pytest.fixture(scope="module")

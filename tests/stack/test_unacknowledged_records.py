@@ -42,7 +42,7 @@ def answered_while_the_store_hangs(product: Product, request_id: str) -> int:
     return store
 
 
-@pytest.mark.parametrize("victim", ["gunicorn", "valkey-server"])
+@pytest.mark.parametrize("victim", ["gunicorn", pytest.param("valkey-server", marks=pytest.mark.long)])
 def test_an_answer_whose_record_nobody_has_heard_of_yet_is_charged_once(product: Product, victim: str) -> None:
     request_id = uuid4().hex
     before = Decimal(product.credits())

@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 
 _Result = TypeVar("_Result")
-# Results by pattern, by the name of the function.
-_Results = dict[str, dict[str, Any]]
+# Encoded results by pattern, by the name of the function.
+_Results = dict[str, dict[str, msgspec.Raw]]
 # The folder of the guardrails; these in it hold the kept functions and all code that they call.
 _GUARDRAILS: Final = Path(__file__).parents[1]
 _SOURCES: Final = ("regex", "matching")
@@ -31,18 +31,19 @@ _FILE: Final = Path(importlib.util.cache_from_source(__file__)).with_suffix(".ms
 
 
 class _File(msgspec.Struct):
-    """The file's content; the results are decoded by the type that their function returns."""
-
     computed_by: str
-    results: dict[str, msgspec.Raw]
+    results: _Results
 
 
 class _Analysis:
-    """The results of one load of the rules: those of the file, and those that were asked for."""
+    """The results of one load of the rules: those of the file, and those that were asked for.
 
-    def __init__(self, file: dict[str, msgspec.Raw]) -> None:
+    They stay encoded, and each is decoded when it is asked for: all at once would leave megabytes of freed memory.
+    """
+
+    def __init__(self, file: _Results) -> None:
         self._file = file
-        self._kept: _Results = {}
+        self._types: dict[str, Any] = {}
         self.asked: _Results = {}
         # Whether the file lacked a result.
         self.has_news = False
@@ -50,25 +51,23 @@ class _Analysis:
     def result(self, function: Callable[[str], _Result], pattern: str) -> _Result:
         """Return what the function returns for a pattern."""
         name = function.__qualname__
-        if name not in self._kept:
-            self._kept[name] = self._decoded(function)
-            self.asked[name] = {}
-        results, asked = self._kept[name], self.asked[name]
-        if pattern not in asked:
-            if pattern not in results:
-                results[pattern] = function(pattern)
-                self.has_news = True
-            asked[pattern] = results[pattern]
-        found: _Result = asked[pattern]
+        asked = self.asked.setdefault(name, {})
+        encoded = asked.get(pattern) or self._file.get(name, {}).get(pattern)
+        if encoded is not None:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                found: _Result = msgspec.msgpack.decode(encoded, type=self._type_of(function))
+                asked[pattern] = encoded
+                return found
+        found = function(pattern)
+        asked[pattern] = msgspec.Raw(msgspec.msgpack.encode(found))
+        self.has_news = True
         return found
 
-    def _decoded(self, function: Callable[[str], object]) -> dict[str, Any]:
-        results = self._file.get(function.__qualname__)
-        kind = get_type_hints(function)["return"]
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            if results is not None:
-                return msgspec.msgpack.decode(results, type=dict[str, kind])  # type: ignore[valid-type] # known at run time
-        return {}
+    def _type_of(self, function: Callable[[str], object]) -> Any:
+        name = function.__qualname__
+        if name not in self._types:
+            self._types[name] = get_type_hints(function)["return"]
+        return self._types[name]
 
 
 _current: ContextVar[_Analysis | None] = ContextVar("kept_analysis", default=None)
@@ -107,7 +106,7 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
-def _read(file: Path, computed_by: str) -> dict[str, msgspec.Raw]:
+def _read(file: Path, computed_by: str) -> _Results:
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         content = msgspec.msgpack.decode(file.read_bytes(), type=_File)
         if content.computed_by == computed_by:
@@ -116,13 +115,12 @@ def _read(file: Path, computed_by: str) -> dict[str, msgspec.Raw]:
 
 
 def _write(file: Path, computed_by: str, results: _Results) -> None:
-    encoded = {name: msgspec.Raw(msgspec.msgpack.encode(those)) for name, those in results.items()}
     draft = file.with_suffix(f".{os.getpid()}")
     # An installed package may belong to another user, and a disk may be full.
     with suppress(OSError):
         file.parent.mkdir(exist_ok=True)
         try:
-            draft.write_bytes(msgspec.msgpack.encode(_File(computed_by, encoded)))
+            draft.write_bytes(msgspec.msgpack.encode(_File(computed_by, results)))
             draft.replace(file)
         finally:
             draft.unlink(missing_ok=True)
