@@ -58,21 +58,27 @@ class _Gossip(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def gossip(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The catalog's sandbox at a provider that quotes credentials, called with the canary; everything is retained."""
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Any]:
+    """A provider that quotes credentials: one for all tests, as an address that is new has the catalog read again."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Gossip)
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    monkeypatch.setenv("SANDBOX_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    monkeypatch.setenv("SANDBOX_API_KEY", CANARY)
-    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
-    policy.forget_all()
-    open_exchange.forget_addresses()
     yield server
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def gossip(provider: Any, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The catalog's sandbox at that provider, called with the canary; everything is retained."""
+    monkeypatch.setenv("SANDBOX_BASE_URL", f"http://127.0.0.1:{provider.server_port}/v1")
+    monkeypatch.setenv("SANDBOX_API_KEY", CANARY)
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    policy.forget_all()
+    open_exchange.forget_addresses()
+    return provider
 
 
 def everything_in_valkey() -> str:
