@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +46,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these kinds of requests")
     parser.add_argument("--soak", type=int, metavar="REQUESTS", help="only watch memory over so many requests")
     chosen = parser.parse_args()
+    # A measurement that is ended leaves none of its servers behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder, upstream() as fixed:
         pin(fixed.workers, OTHERS)
         home = Path(folder)

@@ -43,7 +43,7 @@ PROGRAMS = {
 }
 
 
-# What a reader tries first; the examples of all other documents together take minutes.
+# Documents that a reader tries first; the examples of all others together take minutes.
 FIRST = {"README.md", "docs/clients/agents.md", "docs/clients/sdks.md"}
 
 

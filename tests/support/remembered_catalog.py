@@ -52,7 +52,7 @@ def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
 def _content_of(table: type[Model]) -> str:
     columns = {field.column for field in table._meta.concrete_fields} - _VOLATILE
     if table is models.ModelProvider:
-        # Its key is drawn anew for each row, and nothing that is read depends on it.
+        # Its key is another for each row, and nothing that is read depends on it.
         columns.remove("id")
     return f"ROW({', '.join(sorted(columns))})::text"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -278,7 +279,7 @@ def test_with_its_record_a_request_gives_back_what_it_does_not_need() -> None:
     store.hset(credits, "held", 10)
     store.hset(counter, "held", 10)
     store.zadd(flight, {"request-1": 1, "request-2": 1})
-    settled = SettledHold(hold, b'{"amount":"2"}', (2,), more=f"{counter} -3 {new_id()} 0")
+    settled = SettledHold(hold, b'{"amount":"2"}', (2,), more=json.dumps([counter, "-3", str(new_id()), "0"]))
     for _ in range(2):
         outbox.push("worker-1", b"{}", settled)
         # By the note's amount, which the last extension raised to 7; and once, though the record is pushed again.
