@@ -74,7 +74,7 @@ _current: ContextVar[_Analysis | None] = ContextVar("kept_analysis", default=Non
 
 
 def keep_results(function: Callable[[str], _Result]) -> Callable[[str], _Result]:
-    """Keep the results of a pure function of a pattern, within `analysis_kept`; they must not be changed."""
+    """Keep the results of a pure function of a pattern, within `analysis_kept`."""
 
     @functools.wraps(function)
     def find(pattern: str) -> _Result:
