@@ -21,7 +21,9 @@ from tests.support.console_client import Visitor, page
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look as often as a stream goes round; streams that other tests left open are not among the watches."""
+    """Look as often as a stream goes round; streams and watches that other tests left open are not counted."""
+    for stream in [stream for own in live._streams.values() for stream in own]:
+        stream.close()
     monkeypatch.setattr(watching, "_watches", {})
     monkeypatch.setattr(live, "PAUSE", 0.001)
     monkeypatch.setattr(watching, "PAUSE", 0.0)
