@@ -62,7 +62,7 @@ class Bystanders:
         works = [*asking, self._talking_to_itself]
         if elsewhere:
             works += [self._signing_in, self._sending_pictures(token, elsewhere)]
-        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+        self._threads = [threading.Thread(target=_undisturbed, args=[work], daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 
@@ -170,6 +170,14 @@ def _count(waits: Waits, answer: bytes, due: str = "200") -> None:
 
 
 # --- who holds which connection
+
+
+def _undisturbed(work: Callable[[], None]) -> None:
+    """Run a client's work as on a machine of its own: its waits are the product's, none of them for a core of this one.
+    Where that takes rights that the user lacks, they are both."""
+    with suppress(AttributeError, PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    work()
 
 
 def covering(product: Product, each: int, patience: float = 90.0) -> list[socket.socket]:

@@ -81,7 +81,7 @@ def scene(**settings: str) -> Iterator[Scene]:
 
     The sandbox's models are answered by the bench's upstream, which is as quick as one thread can be: who waits for a
     provider that cannot keep up says nothing about the gateway. Attackers, bystanders and providers come from machines
-    of their own, so the product has a core to itself and they have the others.
+    of their own: they leave one core to the product, which uses all, as it does where it is deployed.
     """
     with (
         _on_other_cores(),
@@ -95,7 +95,7 @@ def scene(**settings: str) -> Iterator[Scene]:
         fixed["PYTHONPATH"] = _SILENT_NAMES
         product = Product(home, **{**SETTINGS, **fixed, **settings})
         try:
-            pin([product.pid], MEASURED)
+            pin([product.pid], MEASURED | OTHERS)
             yield _set(product, home, provider)
         finally:
             product.stop()
