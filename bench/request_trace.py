@@ -37,7 +37,7 @@ _COUNTED_REQUESTS = 10
 
 
 # Blocks of chat completions with limits and without, and the requests in each.
-_TURNS, _REQUESTS_IN_A_TURN = 15, 200
+_TURNS, _REQUESTS_IN_A_TURN = 400, 10
 
 
 class Request(NamedTuple):
@@ -191,7 +191,7 @@ def _create_limited_key(token: str) -> str:
     for window in ("day", "month"):
         for counts in ("usd", "requests", "tokens", "input_tokens", "output_tokens"):
             fields = {"scope": "key", "scope_id": str(made.key.id), "counts": counts, "window": window}
-            fields |= {"name": f"{counts} a {window}", "amount": Decimal(1_000_000)}
+            fields |= {"name": f"{counts} a {window}", "amount": Decimal(100_000_000)}
             create_limit(organization=key.project.organization, fields=fields)
     return made.token
 

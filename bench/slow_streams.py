@@ -2,7 +2,7 @@
 
 One worker holds the streams open, each of which gets a piece every few seconds, while small requests come at a steady
 rate; these are compared with the same requests before there were streams. One process may have as many descriptors as
-the system allows it: each stream takes the worker two. Organizations share the streams, as each may have 2,000 at a time.
+the system allows it: each stream takes the worker two. Organizations share the streams: each may have 2,000 at a time.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def main() -> None:
         "CONNECTIONS_PER_ADDRESS": "1000000",
         "REQUESTS_IN_PROGRESS_LIMIT": "1000000",
         "WORKER_CONNECTIONS": str(chosen.streams + 200),
+        "ORGANIZATIONS_PER_USER": "20",
     }
     with (
         tempfile.TemporaryDirectory(prefix="slow-streams-") as folder,
