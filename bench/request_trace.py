@@ -191,7 +191,8 @@ def _create_limited_key(token: str) -> str:
     for window in ("day", "month"):
         for counts in ("usd", "requests", "tokens", "input_tokens", "output_tokens"):
             fields = {"scope": "key", "scope_id": str(made.key.id), "counts": counts, "window": window}
-            fields |= {"name": f"{counts} a {window}", "amount": Decimal(100_000_000)}
+            amount = Decimal(1_000_000 if counts == "usd" else 100_000_000)
+            fields |= {"name": f"{counts} a {window}", "amount": amount}
             create_limit(organization=key.project.organization, fields=fields)
     return made.token
 
