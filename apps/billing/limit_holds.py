@@ -122,11 +122,16 @@ def settle_counts(holds: LimitHolds, use: MeasuredUse | None, prompt: int, grant
         return _NO_COUNTS
     if use is None:
         use = MeasuredUse(dict.fromkeys(_HELD, 0), tuple([UNCOUNTED + one for one in holds.measures]), ())
-    held, amounts = _measures_held(prompt, granted), use.amounts
-    more = {measure: amounts[measure] - amount for measure, amount in held.items()}
+    amounts = use.amounts
+    more = {
+        "requests": amounts["requests"] - 1,
+        "tokens": amounts["tokens"] - prompt - granted,
+        "input_tokens": amounts["input_tokens"] - prompt,
+        "output_tokens": amounts["output_tokens"] - granted,
+    }
     if use.measures != holds.measures:
         amounts = {**amounts, **_NOTHING}
-        more |= {UNCOUNTED + measure: -amount for measure, amount in held.items()}
+        more |= {UNCOUNTED + measure: -amount for measure, amount in _measures_held(prompt, granted).items()}
     picked = pick(use.measures)
     return SettledCounts(msgspec.Raw(holds.settled % picked(amounts)), holds.more % picked(more))
 

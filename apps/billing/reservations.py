@@ -251,14 +251,21 @@ def reduce_to_cost(hold: Hold, charge: Charge, use: MeasuredUse | None = None) -
     to limits."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
-    money = use.money if use is not None and use.amounts[USD] else ()
+    counted = use.money if use is not None and use.amounts[USD] else ()
+    own = hold.balances
     kept: list[str] = []
     amounts: list[int] = []
-    for name in hold.balances:
-        owed = credits if balances.CREDITS in name else name in money if balances.COUNTERS in name else usage
+    if counted and own[-len(counted) :] == counted:
+        # The usual case: every counter of money counts it, and they are the last of the balances.
+        own = own[: -len(counted)]
+    for name in own:
+        owed = credits if balances.CREDITS in name else name in counted if balances.COUNTERS in name else usage
         amounts.append(stays if owed else 0)
         if owed:
             kept.append(name)
+    if len(own) < len(hold.balances):
+        kept += counted
+        amounts += [stays] * len(counted)
     if hold.limits is None:
         return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept))), tuple(amounts))
     counts = settle_counts(hold.limits, use, hold.prompt, hold.tokens or 0)

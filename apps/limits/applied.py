@@ -269,7 +269,7 @@ class PolicyLimits:
 
     def used_up_at(self, moment: float) -> list[LimitRule]:
         """Return the limits of providers that are known to be used up."""
-        return [rule for rule, window in self._used_up.items() if window.contains(moment)]
+        return [rule for rule, window in self._used_up.items() if window.contains(moment)] if self._used_up else []
 
 
 class RecordedUse(msgspec.Struct, frozen=True):

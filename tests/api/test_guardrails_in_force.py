@@ -49,7 +49,7 @@ def test_without_rules_in_force_no_guardrail_runs(caller: Caller, why: str, monk
     if why == "another plan":
         Organization.objects.filter(pk=caller.organization_id).update(plan="pro")
         policy.forget_all()
-    # The first rules that a process compiles are held against samples, whoever's they are.
+    # Before a process compiles its first rules, it scans samples.
     warm_up_rules_once()
 
     def never(*_: Any, **__: Any) -> None:

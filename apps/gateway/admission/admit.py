@@ -209,8 +209,12 @@ def _tokens_of(worst: WorstCase, limits: AppliedLimits) -> TokenRequest:
     want = part = least = 0
     if limits.holds.has_answers:
         for _, tariff in worst.tariffs:
-            want, part = max(want, tariff.max_tokens), max(part, tariff.useful_tokens)
-            least = max(least, tariff.min_tokens)
+            if tariff.max_tokens > want:
+                want = tariff.max_tokens
+            if tariff.useful_tokens > part:
+                part = tariff.useful_tokens
+            if tariff.min_tokens > least:
+                least = tariff.min_tokens
     return TokenRequest(want, part, least, worst.prompt_tokens)
 
 

@@ -194,11 +194,14 @@ def allowance_of(
     """Return how much a request may write for its grant; None where nothing has to be limited or watched."""
     if hold is None:
         return None
-    if isinstance(hold, Hold) and hold.tokens is not None:
-        return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold, worst.tariffs)
-    if not hold.balances:
+    tokens = hold.tokens if isinstance(hold, Hold) else None
+    if tokens is None and not hold.balances:
         return None
-    if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
+    if (
+        not chat.stream
+        and (not hold.balances or hold.amount_nanos >= nanos_up(worst.cost))
+        and (tokens is None or all(tokens >= tariff.max_tokens for _, tariff in worst.tariffs))
+    ):
         return None
     return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold, worst.tariffs)
 
