@@ -1,4 +1,4 @@
-"""The public catalogue: found by words, features and providers, paged, without a query a row."""
+"""The public catalog: found by words, features and providers, paged, without a query a row."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class TestNavigation:
         assert set(listed) | set(PLAIN_NAMES) <= registered
         request = operator.get("/admin/").wsgi_request
         titles = {group["title"]: [item["title"] for item in group["items"]] for group in groups(request)}
-        assert list(titles) == ["Monitor", "Customers", "Money", "Catalogue", "System"]
+        assert list(titles) == ["Monitor", "Customers", "Money", "Catalog", "System"]
         assert titles["Monitor"][:2] == ["Dashboard", "Request log"]
         every = {title for items in titles.values() for title in items}
         assert every & {"Iam rules", "Activity deltas", "Idempotent answers", "Auth tokens"} == set()
