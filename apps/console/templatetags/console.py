@@ -219,7 +219,13 @@ def lasted(milliseconds: int | None) -> SafeString:
 @register.filter
 def share(value: float | None) -> str:
     """Format a share of one as percent."""
-    return _NOTHING if value is None else mark_numbers(f"{value * 100:.1f}%")
+    return _NOTHING if value is None else percent(100 * value)
+
+
+@register.filter
+def percent(value: float) -> SafeString:
+    """Format a percentage."""
+    return mark_numbers(as_text.percent(value))
 
 
 @register.filter
