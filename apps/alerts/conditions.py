@@ -25,6 +25,7 @@ from apps.billing.models import BillingAccount, Transaction
 from apps.catalog import catalog_cache
 from apps.catalog.models import PriceChange
 from apps.catalog.price_history import steps_of
+from apps.catalog.price_words import NO_PRICE
 from apps.kernel.money import plain
 from apps.kernel.pages.number_formats import percent, usd
 from apps.keys.models import ApiKey
@@ -46,7 +47,7 @@ _BACK: Final = Decimal("0.9")
 # Percentage points of a limit.
 _POINTS: Final = 5
 # Maximum price steps in the text of an alert.
-_MAX_STEPS: Final = 5
+_MAX_STEPS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def limit_share(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
                 use.subject,
                 used >= threshold,
                 # The rule's share, which tells the alerts of several rules on one limit apart.
-                f"{threshold} % of {use.words} is used",
+                f"{threshold}% of {use.words} is used",
                 f"{use.text}. {ending}Raise the limit, or find out what spends it.",
                 use.page,
                 {"used": plain(use.used), "limit": plain(use.limit), "percent": f"{used:.1f}"},
@@ -196,7 +197,7 @@ def latency(rules: Sequence[AlertRule], now: datetime) -> Iterator[Reading]:
             name,
             answers.p95 > threshold and answers.total >= rule.parameters["min_requests"],
             f"The p95 latency of the {rule.parameters['aspect']} {name} is {answers.p95 / 1000:,.1f} s",
-            f"5 % of {answers.total:,} requests in the last 15 minutes took longer than {answers.p95 / 1000:,.1f} s; "
+            f"5% of {answers.total:,} requests in the last 15 minutes took longer than {answers.p95 / 1000:,.1f} s; "
             f"the rule's threshold is {threshold / 1000:,.1f} s. See the slow requests in the log, and use another "
             "model or provider until it is faster.",
             "logs",
@@ -377,7 +378,7 @@ def _retirement(rule: AlertRule, provider: str, model: str, last: date, left: in
 
 def _price_change(rule: AlertRule, change: PriceChange) -> Reading:
     steps = list(steps_of(change))
-    words = "; ".join(f"{step.name}: {step.old or 'none'} → {step.new or 'none'}" for step in steps[:_MAX_STEPS])
+    words = "; ".join(f"{one.name}: {one.old or NO_PRICE} → {one.new or NO_PRICE}" for one in steps[:_MAX_STEPS])
     return Reading(
         rule,
         str(change.id),

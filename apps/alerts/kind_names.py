@@ -53,7 +53,7 @@ _ANSWERS: Final = {"min_requests": 20, "name": ""}
 PARAMETERS: Final[Mapping[KindName, KindParameters]] = {
     KindName.BALANCE_LOW: KindParameters("Balance below {amount} USD", "error", ("amount",)),
     KindName.BALANCE_RUNWAY: KindParameters("Balance lasts less than {days} days", "warning", ("days",)),
-    KindName.LIMIT_SHARE: KindParameters("{percent} % of a limit used", "warning", ("percent",)),
+    KindName.LIMIT_SHARE: KindParameters("{percent}% of a limit used", "warning", ("percent",)),
     KindName.DAILY_SPEND: KindParameters(
         "Spending of a day above {factor} times the usual, and above {floor} USD",
         "warning",
@@ -61,7 +61,7 @@ PARAMETERS: Final[Mapping[KindName, KindParameters]] = {
         is_event=True,
     ),
     KindName.ERROR_RATE: KindParameters(
-        "Error rate of a {aspect} above {percent} % in 15 minutes", "critical", ("percent", "aspect"), _ANSWERS
+        "Error rate of a {aspect} above {percent}% in 15 minutes", "critical", ("percent", "aspect"), _ANSWERS
     ),
     KindName.LATENCY: KindParameters(
         "p95 latency of a {aspect} above {milliseconds} ms in 15 minutes",

@@ -6,10 +6,12 @@ a stored text was made from, with its values.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from django.utils.translation import gettext_noop
 
+from apps.catalog.price_words import AMOUNT_SENTENCES, PRICE_SENTENCES
 from apps.kernel.pages.languages import translated_sentence
 
 # As `conditions.py`, `counted.py` and `kind_names.py` write them; the specific ones first.
@@ -24,7 +26,7 @@ SENTENCES: Final = (
         "The organization has {balance} of credits left, and spent {pace} a day over the last {period} days. At that "
         "pace they last {days} days. Top up, or turn on automatic top-up."
     ),
-    gettext_noop("{percent} % of {limit} is used"),
+    gettext_noop("{percent}% of {limit} is used"),
     gettext_noop("{use}. Requests beyond it are refused. Raise the limit, or find out what spends it."),
     gettext_noop("{use}. Requests are refused once it is reached. Raise the limit, or find out what spends it."),
     gettext_noop("{use}. Raise the limit, or find out what spends it."),
@@ -42,7 +44,7 @@ SENTENCES: Final = (
     gettext_noop("The p95 latency of the model {name} is {seconds} s"),
     gettext_noop("The p95 latency of the provider {name} is {seconds} s"),
     gettext_noop(
-        "5 % of {requests} requests in the last 15 minutes took longer than {seconds} s; the rule's threshold is "
+        "5% of {requests} requests in the last 15 minutes took longer than {seconds} s; the rule's threshold is "
         "{threshold} s. See the slow requests in the log, and use another model or provider until it is faster."
     ),
     gettext_noop("The API key {key} has not been used for {days} days"),
@@ -80,12 +82,12 @@ SENTENCES: Final = (
     # Rules.
     gettext_noop("Balance below {amount} USD"),
     gettext_noop("Balance lasts less than {days} days"),
-    gettext_noop("{percent} % of a limit used"),
+    gettext_noop("{percent}% of a limit used"),
     gettext_noop("Spending of a day above {factor} times the usual, and above {floor} USD"),
-    gettext_noop("Error rate of a model above {percent} % in 15 minutes ({name})"),
-    gettext_noop("Error rate of a provider above {percent} % in 15 minutes ({name})"),
-    gettext_noop("Error rate of a model above {percent} % in 15 minutes"),
-    gettext_noop("Error rate of a provider above {percent} % in 15 minutes"),
+    gettext_noop("Error rate of a model above {percent}% in 15 minutes ({name})"),
+    gettext_noop("Error rate of a provider above {percent}% in 15 minutes ({name})"),
+    gettext_noop("Error rate of a model above {percent}% in 15 minutes"),
+    gettext_noop("Error rate of a provider above {percent}% in 15 minutes"),
     gettext_noop("p95 latency of a model above {milliseconds} ms in 15 minutes ({name})"),
     gettext_noop("p95 latency of a provider above {milliseconds} ms in 15 minutes ({name})"),
     gettext_noop("p95 latency of a model above {milliseconds} ms in 15 minutes"),
@@ -143,10 +145,26 @@ _WINDOWS: Final = (
     gettext_noop("in {number} hours"),
     gettext_noop("in {number} days"),
 )
+# As `conditions.py` lists the changes of prices.
+_CHANGES: Final = (gettext_noop("{change}; {changes}"), gettext_noop("{price}: {old} → {new}"))
 # Values that are sentences themselves, by their names.
-NESTED: Final = {"use": _USES, "limit": _LIMITS, "owner": _OWNERS, "measure": _MEASURES, "window": _WINDOWS}
+NESTED: Final = {
+    "use": _USES,
+    "limit": _LIMITS,
+    "owner": _OWNERS,
+    "measure": _MEASURES,
+    "window": _WINDOWS,
+    "share": (gettext_noop("{number}%"),),
+    "change": _CHANGES,
+    "changes": _CHANGES,
+    "price": PRICE_SENTENCES,
+    "old": AMOUNT_SENTENCES,
+    "new": AMOUNT_SENTENCES,
+}
+# How alerts began that are still stored: `80 % of …`.
+_OLD_PERCENT: Final = re.compile(r"^(\d+) %")
 
 
 def in_reader_language(text: str) -> str:
     """Return a text of an alert or a rule in the active language; unchanged without a known sentence."""
-    return translated_sentence(text, SENTENCES, NESTED)
+    return translated_sentence(_OLD_PERCENT.sub(r"\1%", text), SENTENCES, NESTED)

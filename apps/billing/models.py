@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.pages.languages import translated_sentence
+from apps.kernel.pages.number_formats import percent
 from apps.kernel.valkey import generation
 from apps.organizations.models import Organization
 
@@ -296,7 +297,7 @@ class Discount(models.Model):
 
     def __str__(self) -> str:
         scope = "/".join((self.provider or "every provider", self.model or "every model"))
-        return f"{self.share * 100:.1f}% off {scope}"
+        return f"{percent(float(100 * self.share))} off {scope}"
 
     @property
     def scope(self) -> str:

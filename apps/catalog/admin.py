@@ -284,7 +284,7 @@ class PriceChangeAdmin(LongTableAdmin):
     @admin.display(description="Change")
     def changed(self, row: PriceChange) -> str:
         """Return each price before and after."""
-        return "; ".join(f"{one.name} {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
+        return "; ".join(f"{one.name}: {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
 
 
 def state_of_offer(row: ModelProvider) -> str:

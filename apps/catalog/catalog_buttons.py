@@ -57,7 +57,7 @@ class RetireQuestion(ButtonQuestion):
         required=False,
         label="Not served from",
         widget=UnfoldAdminSingleDateWidget,
-        help_text="Requests for it are refused from this day on (UTC). Empty: no such day.",
+        help_text="Requests for it are refused from this day on (UTC). Empty: it does not end.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -22,6 +22,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWid
 from apps.catalog.billed_prices import bill_offer, find_factor_of
 from apps.catalog.price_cards import read_card, write_card
 from apps.catalog.price_history import find_waiting
+from apps.catalog.price_words import LABELS
 from apps.kernel.money import plain
 from apps.kernel.pages.admin import PlainDecimalField, usd
 from apps.kernel.prices import TOKEN_PRICES, PriceCard
@@ -117,7 +118,7 @@ def _field(name: str) -> PlainDecimalField:
     return PlainDecimalField(
         required=False,
         min_value=0,
-        label=name.replace("_", " ").capitalize(),
+        label=LABELS[name],
         widget=UnfoldAdminDecimalFieldWidget,
     )
 

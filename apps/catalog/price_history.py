@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -18,6 +17,7 @@ from django.utils import timezone
 
 from apps.catalog.billed_prices import bill_prices, find_factor_of
 from apps.catalog.models import ModelProvider, PriceChange, Provider, ScheduledPriceChange
+from apps.catalog.price_words import stated_prices
 from apps.kernel.errors import InvalidRequest
 
 # Ids of a provider and a model.
@@ -28,7 +28,7 @@ LOADER = "load_catalog"
 
 
 class PriceStep(NamedTuple):
-    """One changed price; None if there was or is none."""
+    """One changed price, in words; None if there was or is none."""
 
     name: str
     old: str | None
@@ -89,34 +89,11 @@ def find_model_changes(models: Collection[str], since: datetime, most: int) -> l
 
 
 def steps_of(change: PriceChange) -> Iterator[PriceStep]:
-    """Yield each changed price."""
-    for name in sorted({*change.old, *change.new}):
-        old, new = change.old.get(name), change.new.get(name)
-        if old != new:
-            yield PriceStep(name, text_of(old), text_of(new))
-
-
-def text_of(price: Any) -> str | None:
-    """Return a price as text, or prices by prompt length, service tier, region or tool."""
-    if price is None or isinstance(price, str):
-        return price
-    if isinstance(price, list):
-        return "; ".join(_tier(tier) for tier in price)
-    if isinstance(price, dict):
-        return "; ".join(f"{name}: {_named(stated)}" for name, stated in price.items())
-    return str(Decimal(str(price)))
-
-
-def _named(stated: Any) -> str | None:
-    """Return the prices of a service tier, or the price of a tool."""
-    if not isinstance(stated, dict):
-        return text_of(stated)
-    return ", ".join(f"{name} {text_of(price)}" for name, price in stated.items()) or "the usual prices"
-
-
-def _tier(tier: Mapping[str, Any]) -> str:
-    prices = ", ".join(f"{name} {price}" for name, price in tier.items() if name != "above_input_tokens")
-    return f"above {tier.get('above_input_tokens')} tokens: {prices}"
+    """Yield each changed price, in the active language."""
+    old, new = dict(stated_prices(change.old)), dict(stated_prices(change.new))
+    for name in new | old:
+        if old.get(name) != new.get(name):
+            yield PriceStep(name, old.get(name), new.get(name))
 
 
 log = structlog.get_logger(__name__)

@@ -13,6 +13,7 @@ from apps.catalog import actions, price_history
 from apps.catalog.billed_prices import bill_prices, find_factor_of
 from apps.catalog.models import CatalogProposal, ModelProvider, PriceListReading, ScheduledPriceChange
 from apps.catalog.price_form import cost_lines
+from apps.catalog.price_words import name_of, stated_prices
 from apps.kernel.pages.admin import RecordAdmin
 from apps.organizations.journal import audit
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
@@ -33,7 +34,7 @@ class ApplyQuestion(ButtonQuestion):
     @property
     def lines(self) -> list[str]:
         """Paragraphs: each change, the reasons for a person, and the cost of a usual request before and after."""
-        changes = [f"{name}: {old} → {new}" for name, old, new in self.row.changes]
+        changes = [f"{name_of(name)}: {old} → {new}" for name, old, new in self.row.changes]
         return [
             f"{self.row.provider}/{self.row.model}, stated by {', '.join(self.row.sources)}. In force for requests "
             "from now on; earlier bills keep their price.",
@@ -159,7 +160,7 @@ class CatalogProposalAdmin(ButtonsAdmin, RecordAdmin):
     @admin.display(description="Changes")
     def changed(self, row: CatalogProposal) -> str:
         """Return each field before and after."""
-        return "; ".join(f"{name} {old} → {new}" for name, old, new in row.changes)
+        return "; ".join(f"{name_of(name)}: {old} → {new}" for name, old, new in row.changes)
 
     @admin.display(description="Check")
     def needs_person(self, row: CatalogProposal) -> str:
@@ -243,4 +244,4 @@ class ScheduledPriceChangeAdmin(ButtonsAdmin, RecordAdmin):
     @admin.display(description="Overrides")
     def prices(self, row: ScheduledPriceChange) -> str:
         """Return the prices as text."""
-        return "; ".join(f"{name} {price_history.text_of(price)}" for name, price in row.overrides.items()) or "None"
+        return "; ".join(f"{one.name}: {one.amount}" for one in stated_prices(row.overrides)) or "None"

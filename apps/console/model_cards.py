@@ -5,16 +5,17 @@ Cards are built once for each catalog and day, so a page needs no query.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from apps.catalog import catalog_cache
 from apps.catalog.model_listing import build_entry
 from apps.catalog.offers import Catalog, CatalogModel, Offer
+from apps.catalog.price_words import PRICES
 from apps.kernel.money import plain
 from apps.kernel.pages.languages import gettext_lazy
 
@@ -44,27 +45,6 @@ SORTS: Final = {
     "name": gettext_lazy("Name"),
     "price": gettext_lazy("Price, lowest first"),
     "context": gettext_lazy("Context, largest first"),
-}
-# Prices of a price card: label and unit.
-_PRICES: Final = {
-    "input": (gettext_lazy("Input"), gettext_lazy("per million")),
-    "output": (gettext_lazy("Output"), gettext_lazy("per million")),
-    "cached_input": (gettext_lazy("Cached input"), gettext_lazy("per million")),
-    "cache_write": (gettext_lazy("Cache write"), gettext_lazy("per million")),
-    "cache_write_1h": (gettext_lazy("Cache write for an hour"), gettext_lazy("per million")),
-    "image_input": (gettext_lazy("Picture input"), gettext_lazy("per million")),
-    "image_output": (gettext_lazy("Picture output"), gettext_lazy("per million")),
-    "audio_input": (gettext_lazy("Sound input"), gettext_lazy("per million")),
-    "audio_output": (gettext_lazy("Sound output"), gettext_lazy("per million")),
-    "cached_audio": (gettext_lazy("Cached sound"), gettext_lazy("per million")),
-    "cached_image": (gettext_lazy("Cached pictures"), gettext_lazy("per million")),
-    "image": (gettext_lazy("Picture"), gettext_lazy("each")),
-    "request": (gettext_lazy("Request"), gettext_lazy("each")),
-    "web_search": (gettext_lazy("Web search"), gettext_lazy("each")),
-    "grounded_request": (gettext_lazy("Request with web search"), gettext_lazy("each")),
-    "characters": (gettext_lazy("Characters"), gettext_lazy("per million")),
-    "audio_minute": (gettext_lazy("Sound"), gettext_lazy("per minute")),
-    "search_unit": (gettext_lazy("Search unit"), gettext_lazy("each")),
 }
 _MAX_WORDS = 12
 _NEVER_LAST = 10**9
@@ -173,8 +153,11 @@ def search(cards: Iterable[ModelCard], wanted: Search) -> list[ModelCard]:
 
 def price_rows(offer: Offer) -> list[tuple[str, Decimal, str]]:
     """Return the prices of an offer: label, USD, and unit."""
-    stated: Mapping[str, Any] = {name: getattr(offer.prices, name) for name in _PRICES}
-    return [(_PRICES[name][0], price, _PRICES[name][1]) for name, price in stated.items() if price is not None]
+    return [
+        (gettext_lazy(label), price, gettext_lazy(unit))
+        for name, (label, unit) in PRICES.items()
+        if (price := getattr(offer.prices, name)) is not None
+    ]
 
 
 @lru_cache(maxsize=2)

@@ -15,8 +15,10 @@ from django.utils.translation import gettext
 from apps.catalog.models import PriceChange
 from apps.catalog.offers import Offer
 from apps.catalog.price_history import find_model_changes, steps_of
+from apps.catalog.price_words import name_of
 from apps.console.model_cards import ModelCard
 from apps.kernel.money import ZERO
+from apps.kernel.pages.number_formats import percent
 from apps.kernel.postgres import replica
 from apps.logs.performance import Performance, ProviderPerformance, read_performance
 from apps.logs.traffic import TrafficWindow
@@ -98,7 +100,10 @@ def _style(uptime: float | None) -> str:
 
 
 def _percent(uptime: float | None) -> str:
-    return gettext("no calls") if uptime is None else f"{uptime * 100:.1f}%"
+    """Return an uptime in words for attributes, in which the page's script writes no numbers."""
+    if uptime is None:
+        return gettext("no calls")
+    return gettext("{number}%").format(number=percent(100 * uptime).removesuffix("%"))
 
 
 def _calls(one: Performance) -> int:
@@ -182,12 +187,12 @@ def read_price_history(model_id: str, names: Mapping[str, str], now: datetime) -
 
 
 def _chart(changes: Sequence[PriceChange], names: Mapping[str, str], now: datetime) -> tuple[str, list[PriceLine]]:
-    """Return the name of the charted price and the providers' lines; none where no such price has changed."""
+    """Return the label of the charted price and the providers' lines; none where no such price has changed."""
     for price in ("output", "input"):
         series = {provider: _steps(changes, provider, price) for provider in names}
         series = {provider: steps for provider, steps in series.items() if steps}
         if any(len({amount for _, amount in steps}) > 1 for steps in series.values()):
-            return price.capitalize(), _lines(series, names, changes[0].created_at, now)
+            return name_of(price), _lines(series, names, changes[0].created_at, now)
     return "", []
 
 

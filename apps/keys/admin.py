@@ -259,7 +259,7 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
         "status": "Requests with an inactive key are refused. Revoke it permanently with the button above.",
         "usage": "Total USD spent.",
         "usage_limit": "Maximum total spending in USD; empty: no limit but the organization's balance.",
-        "period_limit": "Maximum spending in USD per period; empty: no such limit.",
+        "period_limit": "Maximum spending in USD per period; empty: no limit.",
         "period": "Period of the limit: calendar hours, days, weeks (from Monday) or months, in UTC.",
         "requests_per_minute": "Limit for this key; empty: the organization's limit.",
         "expires_at": "When it expires (UTC); empty: never.",

@@ -87,7 +87,7 @@ _REASONS: Final = {
     "session-affinity": gettext_lazy("the conversation's prompt is cached there"),
     "random-exploration": gettext_lazy("a trial, to measure it"),
     "circuit-probe": gettext_lazy("a trial, to see whether it has recovered"),
-    "low-uptime-fallback": gettext_lazy("the named provider's uptime was below 90 %"),
+    "low-uptime-fallback": gettext_lazy("the named provider's uptime was below 90%"),
 }
 _STORED: Final = {
     "none": gettext_lazy("no content"),
@@ -333,7 +333,7 @@ def _scores(routing: Mapping[str, Any]) -> list[list[str]]:
             str(line.get("providerId", "")),
             _number(line.get("score"), "{:.2f}"),
             _number(line.get("price"), "${:g}"),
-            _number(line.get("uptime"), "{:g}%"),
+            as_text.percent(line["uptime"]) if _is_number(line.get("uptime")) else as_text.NOTHING,
             as_text.milliseconds(line["latency"]) if _is_number(line.get("latency")) else as_text.NOTHING,
             _number(line.get("throughput"), "{:g} tokens/s"),
             pgettext("circuit breaker", "open")

@@ -165,7 +165,7 @@ class KeyCodeAdmin(LongTableAdmin):
     help_texts = {
         "callback_url": "Where the browser brings the code.",
         "usage_limit": "Maximum total spending of the key in USD; empty: no limit but the organization's balance.",
-        "period_limit": "Maximum spending of the key in USD per period; empty: no such limit.",
+        "period_limit": "Maximum spending of the key in USD per period; empty: no limit.",
         "period": "Period of the limit, in UTC; empty without one.",
         "expires": "When it expires (UTC).",
         "used_at": "When it was exchanged for a key (UTC); empty: not yet.",

@@ -26,9 +26,10 @@ from apps.organizations.models import Organization
 from gateway_project.admin_site import panels
 from gateway_project.admin_site.panels import Cell, Figure, Table
 
-_USUAL: Final = "7d"
 # Days of usage, organizations in its table, and price changes with how far back they go.
 USAGE_DAYS, MAX_ORGANIZATIONS, MAX_CHANGES = 30, 20, 50
+# Uptime and speed are of the same period as the usage, unless another one is chosen.
+_USUAL: Final = f"{USAGE_DAYS}d"
 _PRICE_HISTORY: Final = timedelta(days=365)
 # An uptime below which a cell is marked.
 _GOOD: Final = 0.95
@@ -47,7 +48,7 @@ def model_page(request: HttpRequest, model_id: str) -> HttpResponse:
     if may("catalog.view_modelprovider"):
         read = partial(read_performance, [model.pk], window, now)
         found = panels.ask_replica(lambda using: read(using).get(model.pk, {}))
-        context["tables"].append(("Offers", _offers(model, found)))
+        context["tables"].append((f"Offers with uptime and speed of {window.title}", _offers(model, found)))
         context["tables"].append((f"Price history of a year, at most {MAX_CHANGES} changes", _prices(model, now)))
     if may("logs.view_activityday"):
         activity = window_of(now, days=USAGE_DAYS)

@@ -78,7 +78,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "provider_bills.billline": "receipt",
         "provider_bills.billreading": "download",
     },
-    "Catalogue": {
+    "Catalog": {
         "catalog.provider": "cloud",
         "catalog.model": "neurology",
         "catalog.modelprovider": "sell",

@@ -47,7 +47,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     tables: dict[str, tuple[str, Callable[[], Table | None]]] = {
         "Stores": ("gateway.view_reconciliation", panels.stores),
         "Scheduled tasks": ("gateway.view_reconciliation", panels.tasks),
-        "Catalogue": (
+        "Catalog": (
             "catalog.view_catalogproposal",
             partial(panels.ask_database, panels.catalog),
         ),

@@ -198,7 +198,7 @@ def catalog() -> Table:
         if not provider.facts.get("development_only"):
             link = reverse("admin:catalog_provider_change", args=[provider.pk])
             rows.append([Cell(provider.name, link), Cell(f"prices checked {provider.checked_on}; old", tone="bad")])
-    return Table("Catalogue", ["Subject", "State"], rows, words=True)
+    return Table("Catalog", ["Subject", "State"], rows, words=True)
 
 
 def low_balances() -> Table:

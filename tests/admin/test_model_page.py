@@ -51,14 +51,27 @@ def test_offers_have_state_prices_and_performance(operator: Client) -> None:
     assert (offers["openai"][0], offers["openai"][3:]) == ("Active", ["2", "100%", "395 ms", "427 ms", "49"])
 
 
+def test_uptime_and_speed_are_of_the_period_that_the_cards_have_until_another_is_chosen(operator: Client) -> None:
+    usual, week = operator.get(PAGE), operator.get(f"{PAGE}?window=7d")
+    assert '<a href="?window=30d" aria-current="page">30 days</a>' in usual.content.decode()
+    assert '<a href="?window=7d" aria-current="page">7 days</a>' in week.content.decode()
+    titles = [one.context["tables"][0][0] for one in (usual, week)]
+    assert titles == ["Offers with uptime and speed of 30 days", "Offers with uptime and speed of 7 days"]
+    assert [one.context["figures"][1].hint for one in (usual, week)] == ["in 30 days"] * 2
+
+
 def test_prices_have_their_providers_and_authors(operator: Client) -> None:
     PriceChange.objects.create(
-        provider="azure", model="gpt-5", old={"input": "1.25"}, new={"input": "1.5"}, author="op@example.com"
+        provider="azure",
+        model="gpt-5",
+        old={"cache_write": "1.25"},
+        new={"cache_write": "1.5"},
+        author="op@example.com",
     )
     PriceChange.objects.create(provider="azure", model="gpt-5-mini", old={}, new={"input": "9"}, author="x")
     # First prices of the catalog may be below them.
     newest, *others = table(operator.get(PAGE), "Price history")
-    assert newest[1:] == ["azure", "input", "1.25", "1.5", "op@example.com"]
+    assert newest[1:] == ["azure", "Cache write", "1.25", "1.5", "op@example.com"]
     assert "9" not in {row[4] for row in others}
 
 

@@ -46,7 +46,7 @@ def add_rule(world: World, kind: str, **parameters: Any) -> AlertRule:
 def add_resolved_alert(world: World, title: str, *, fired_at: datetime) -> Alert:
     """Add an alert of Acme's that was resolved after an hour."""
     rule = AlertRule.objects.filter(organization=world.acme).order_by("id")[0]
-    text = "5 % of 1,234 requests in the last 15 minutes took longer than 31.4 s; the rule's threshold is 30.0 s."
+    text = "5% of 1,234 requests in the last 15 minutes took longer than 31.4 s; the rule's threshold is 30.0 s."
     return Alert.objects.create(
         organization=world.acme,
         rule=rule,
@@ -241,14 +241,14 @@ SCENARIOS = [
         "limit_share",
         {"percent": 80},
         _use_limit,
-        "80 % of the usage limit of the API key Web shop is used",
+        "80% of the usage limit of the API key Web shop is used",
         _raise_limit,
     ),
     Scenario(
         "limit_share",
         {"percent": 50},
         _use_period_limit,
-        "50 % of the limit per day of the API key Web shop is used",
+        "50% of the limit per day of the API key Web shop is used",
         _raise_period_limit,
     ),
     Scenario("daily_spend", {"factor": 3, "floor": "10"}, _spend_more, "Spending today is 6.0 times the usual"),

@@ -23,6 +23,7 @@ from apps.alerts.sentences import SENTENCES
 from apps.billing.models import Transaction
 from apps.catalog.models import PriceChange
 from apps.kernel.pages.languages import find_sentence
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey
 from apps.limits.applied import apply_rule, describe, rule_of
 from apps.limits.models import Limit, LimitCounter
@@ -40,7 +41,7 @@ from tests.alerts.scenarios import (
 from tests.log_sinks.sinks import SECRET, make_sink
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
-from tests.support.console_client import Visitor, page, words
+from tests.support.console_client import Visitor, page
 from tests.support.sink_receiver import Receiver, Taken
 
 
@@ -105,7 +106,7 @@ def test_a_cause_is_told_once_and_so_is_its_end(
     }
     # … and in the console, whose page of the next step exists.
     adam = Visitor(world.adam)
-    assert alert.title in words(adam.open(page(world.acme, "alerts")))
+    assert mark_numbers(alert.title) in adam.open(page(world.acme, "alerts")).content.decode()
     assert adam.open(page(world.acme, alert.page)).status_code == 200
     if scenario.end is None:
         return
@@ -186,7 +187,7 @@ def test_a_limit_of_a_project_is_told_with_its_unit(
     assert fire(world) == []
     LimitCounter.objects.filter(pk=row.pk).update(used=Decimal(steps[1]))
     [alert] = fire(world)
-    assert alert.title == f"80 % of the {describe(counter)}, is used"
+    assert alert.title == f"80% of the {describe(counter)}, is used"
     assert alert.text == f"{text}. Raise the limit, or find out what spends it."
     assert alert.subject == f"limit:{limit.id}"
 
@@ -215,6 +216,23 @@ def test_another_organizations_money_keys_and_models_are_not_told(world: World) 
         sink = make_sink(world, "webhook", "https://example.com/", name=kind, status="inactive")
         LogSink.objects.filter(pk=sink.pk).update(organization=world.elsewhere)
         assert fire(world) == []
+
+
+def test_a_changed_price_is_told_in_words_with_its_unit(world: World) -> None:
+    make_rule(world, "price_change")
+    spend(make_key(world.olivia, world.project).key, "1")
+    PriceChange.objects.create(
+        provider="openai",
+        model="gpt-5",
+        old={"cache_write": "1", "web_search": "0.01"},
+        new={"web_search": "0.014", "tiers": [{"above_input_tokens": 200_000, "input": "2.5"}]},
+        author="x",
+    )
+    [alert] = fire(world)
+    assert alert.text.partition(". The organization")[0] == (
+        "Prices in USD: Web search: 0.01 each → 0.014 each; Input above 200,000 tokens: no price → 2.5; "
+        "Cache write: 1 → no price"
+    )
 
 
 def test_what_was_off_failed_or_changed_before_the_rule_is_not_told(world: World) -> None:

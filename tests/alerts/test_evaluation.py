@@ -32,8 +32,8 @@ def test_every_organization_begins_with_rules_and_is_evaluated_a_minute_apart(wo
     rules = AlertRule.objects.filter(organization=world.acme).order_by("created_at", "id")
     assert [one.summary for one in rules] == [
         "Balance below 5 USD",
-        "80 % of a limit used",
-        "100 % of a limit used",
+        "80% of a limit used",
+        "100% of a limit used",
         "Log sink, MCP server or alert destination off",
         "Payment or top-up failed",
     ]

@@ -111,7 +111,7 @@ def test_rules_are_added_switched_and_deleted(world: World, adam: Caller) -> Non
     assert rule["destinationIds"] is None
     assert (rule["parameters"], rule["summary"], rule["status"]) == (
         {"percent": 20, "aspect": "provider", "min_requests": 20, "name": ""},
-        "Error rate of a provider above 20 % in 15 minutes",
+        "Error rate of a provider above 20% in 15 minutes",
         "active",
     )
     again = adam.post("/alerts/rules", body)

@@ -21,6 +21,7 @@ from tests.support.chromium import PROGRAM, Browser, chromium
 from tests.support.console_client import page
 from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import _stub, stripe
+from tests.support.shipped_catalog import stock
 from tests.support.stripe_stub import StripeStub
 
 __all__ = ["_mcp_server", "_stub", "mcp_server", "stripe"]
@@ -107,6 +108,35 @@ def test_fifty_requests_are_read_on_a_phone(world: World, live_server: Any, tmp_
             assert part in card, part
         assert browser.run(_LABELS) == ["Answer", "Key", "Tokens", "Cost", "Seconds"]
         assert browser.run("getComputedStyle(document.querySelector('.cards thead')).position") == "absolute"
+        assert_accessible(browser)
+
+
+# How many different beginnings cells and their values have, in pixels; and whether no cell is beside another.
+_COMPARED = """
+    (() => {
+        const cells = [...document.querySelectorAll('.comparison tbody td')], range = document.createRange();
+        const begins = cells.map((td) => {
+            range.selectNodeContents(td);
+            return Math.round(Math.min(...[...range.getClientRects()].map((one) => one.left)));
+        });
+        const boxes = cells.map((td) => td.getBoundingClientRect());
+        return [
+            new Set(boxes.map((box) => Math.round(box.left))).size,
+            new Set(begins).size,
+            boxes.every((box, place) => !place || Math.ceil(box.top) >= Math.floor(boxes[place - 1].bottom)),
+        ];
+    })()
+"""
+
+
+def test_compared_models_stand_beneath_each_other_on_a_phone(db: None, live_server: Any, tmp_path: Path) -> None:
+    stock()
+    with chromium(tmp_path) as browser:
+        on_phone(browser)
+        browser.open(f"{live_server.url}/models/compare?model=gpt-5&model=claude-opus-4-5&model=gemini-2.5-pro")
+        assert browser.run("document.querySelectorAll('.comparison tbody td').length") > 60
+        assert browser.run(_COMPARED) == [1, 1, True]
+        assert browser.run(_WIDER) == []
         assert_accessible(browser)
 
 

@@ -168,11 +168,7 @@ def test_a_change_of_an_editions_price_goes_into_the_history(loaded: None, folde
     [change] = PriceChange.objects.exclude(pk__in=known)
     assert (change.provider, change.model) == ("azure", "gpt-4o")
     [step] = steps_of(change)
-    assert (step.name, step.old, step.new) == (
-        "editions",
-        "gpt-4o-2024-05-13: input 5, tools code_interpreter: 0.03, output 15",
-        "gpt-4o-2024-05-13: input 6, tools code_interpreter: 0.03, output 15",
-    )
+    assert step == ("Input (gpt-4o-2024-05-13)", "5", "6")
 
 
 def test_who_names_an_edition_gets_it_and_who_names_the_model_does_not() -> None:

@@ -128,6 +128,22 @@ def test_a_mapping_says_what_the_provider_can_do_and_calls_it() -> None:
     assert mapping("openai", "gpt-5.4").temperature is False
 
 
+def test_a_host_promises_no_longer_answer_than_the_maker_that_alone_has_the_model() -> None:
+    assert [mapping(host, "gemini-2.5-pro").max_output for host in ("google", "deepinfra")] == [65_536, 65_536]
+    # Lists of prices repeat the context where they know no limit of answers.
+    assert [
+        (file.id, one.id, one.max_output)
+        for file in _PROVIDERS.values()
+        for one in file.models
+        if (model := _MODELS[one.id]).owned_by in {"alibaba", "anthropic", "google", "meta", "sakana", "stepfun"}
+        and not model.open_weights
+        and model.max_output
+        and one.max_output
+        and one.max_output > model.max_output
+        and one.max_output == one.context
+    ] == []
+
+
 def test_the_sandbox_does_not_leave_development() -> None:
     sandbox: ProviderFile = _PROVIDERS["sandbox"]
     assert sandbox.base_url == "http://127.0.0.1:8001/v1"

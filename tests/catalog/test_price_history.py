@@ -55,7 +55,7 @@ def test_a_load_keeps_what_a_price_was(mapping: ModelProvider, folder: Path) -> 
     dearer(folder, mapping)
     load(folder)
     assert PriceChange.objects.count() == before + 1
-    assert steps(mapping)[0] == ("input", "0.05", "0.10", "load_catalog")
+    assert steps(mapping)[0] == ("Input", "0.05", "0.10", "load_catalog")
 
 
 def test_a_difference_is_printed_and_nothing_is_done(
@@ -108,15 +108,15 @@ def test_an_operator_sets_a_price_over_the_files(
     assert save_prices(client, path, answers).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {"input": "0.07"}
-    assert steps(mapping)[0] == ("input", "0.05", "0.07", "op@example.com")
+    assert steps(mapping)[0] == ("Input", "0.05", "0.07", "op@example.com")
     offers = read_catalog("1").models[mapping.model_id].offers
     assert Decimal("0.07") in {offer.prices.input for offer in offers}
     page = client.get(path)
-    assert page.context["table"]["rows"][0][1:] == ("input", "0.05", "0.07", "op@example.com")
+    assert page.context["table"]["rows"][0][1:] == ("Input", "0.05", "0.07", "op@example.com")
     assert save_prices(client, path, {"priority": "1"}).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == {}
-    assert steps(mapping)[0] == ("input", "0.07", "0.05", "op@example.com")
+    assert steps(mapping)[0] == ("Input", "0.07", "0.05", "op@example.com")
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,11 @@ def test_an_operator_sets_prices_in_tables(
     assert save_prices(client, path, answers).status_code == 302
     mapping.refresh_from_db()
     assert mapping.price_overrides == tables
-    assert {step[0]: step[2] for step in steps(mapping)[:2]} == {
-        "service_tiers": "flex: input 0.02; auto2: the usual prices",
-        "tools": "file_search: 0.0025",
-    }
+    assert [step[:3] for step in steps(mapping)[:3]] == [
+        ("Input at service tier flex", None, "0.02"),
+        ("Service tier auto2", None, "the usual prices"),
+        ("Tool file_search", None, "0.0025 per call"),
+    ]
     assert json.loads(client.get(path).context["adminform"].form["override_tables"].value()) == tables
     assert save_prices(client, path, {"priority": "1"}).status_code == 302
     mapping.refresh_from_db()
@@ -178,7 +179,7 @@ def test_prices_at_a_regional_address_are_shown_as_they_are_billed(
         "A request with 10,000 tokens of prompt and 1,000 of answer: 0.066 USD → 0.052 USD."
     )
     assert save_prices(client, path, answers).status_code == 302
-    assert steps(row)[0] == ("input", "4.4", "3", "op@example.com")
+    assert steps(row)[0] == ("Input", "4.4", "3", "op@example.com")
     stored = history_of(row, 1)[0].new
     [offer] = [one for one in read_catalog("1").models["claude-opus-5-5"].offers if one.provider.id == "vertex"]
     assert stored == write_card(offer.prices)

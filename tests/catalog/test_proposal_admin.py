@@ -63,7 +63,7 @@ def test_the_page_shows_the_change_and_a_usual_request(operator: Client, proposa
     lines = operator.get(path(proposal, "apply")).context["form"].lines
     assert lines == [
         "groq/gpt-oss-20b, stated by litellm. In force for requests from now on; earlier bills keep their price.",
-        "input: 0.075 → 0.05",
+        "Input: 0.075 → 0.05",
         # 10,000 tokens at 0.075 and 1,000 at 0.3 USD per million.
         "A request with 10,000 tokens of prompt and 1,000 of answer: 0.00105 USD → 0.0008 USD",
     ]
@@ -141,4 +141,4 @@ def test_the_dashboard_and_the_list_of_providers_mark_old_prices(operator: Clien
     listing = operator.get(reverse("admin:catalog_provider_changelist")).content.decode()
     assert "2026-01-01 (old: " in listing
     shown = operator.get(reverse("admin:catalog_catalogproposal_changelist")).content.decode()
-    assert "input 0.075 → 0.05" in shown
+    assert "Input: 0.075 → 0.05" in shown

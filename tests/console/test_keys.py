@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -42,6 +43,15 @@ def form_of(key: ApiKey, **changes: str) -> dict[str, str]:
 @pytest.fixture
 def key(world: World) -> ApiKey:
     return make_key(world.dana, world.project, "Dana's").key
+
+
+def test_a_key_without_a_limit_per_period_says_so(world: World, key: ApiKey) -> None:
+    for path in ("keys/new", f"keys/{key.id}"):
+        shown = Visitor(world.dana).open(page(world.acme, path)).content.decode()
+        [choices] = re.findall(r'<select[^>]*name="periodLimit.period"[^>]*>(.*?)</select>', shown, re.DOTALL)
+        assert re.findall(r">([^<]+)</option>", choices) == [
+            *("No limit per period", "per hour", "per day", "per week", "per month"),
+        ]
 
 
 def test_a_key_is_made_with_its_limits_and_shown_once_however_often_the_form_is_sent(world: World) -> None:

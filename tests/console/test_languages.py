@@ -45,7 +45,18 @@ GERMAN = {
     "Maximum {number} teams per organization": "Höchstens {number} Teams je Organisation",
     "Reset your Model gateway password": "Ihr Passwort zurücksetzen",
     "The balance is {balance}, below {amount}": "Das Guthaben ist {balance}, unter {amount}",
-    "{percent} % of {limit} is used": "{percent} % von {limit} sind verbraucht",
+    "{percent}% of {limit} is used": "{percent} % von {limit} sind verbraucht",
+    "{share} of requests to the model {name} fail": "{share} der Anfragen an {name} schlagen fehl",
+    "{number}%": "{number} %",
+    "Prices in USD: {changes}. The organization has used the model within the last {period} days. Compare providers "
+    "and models, and adjust limits of keys if needed.": "Preise in USD: {changes}. Zuletzt {period} Tage.",
+    "{change}; {changes}": "{change}; {changes}",
+    "{price}: {old} → {new}": "{price}: {old} → {new}",
+    "{price} above {tokens} tokens": "{price} über {tokens} Tokens",
+    "Input": "Eingabe",
+    "Web search": "Websuche",
+    "{amount} each": "{amount} je Stück",
+    "no price": "kein Preis",
     "the usage limit of the API key {key}": "dem Limit des API-Schlüssels {key}",
     'the limit "{name}" of the {owner}, {measure},': "dem Limit „{name}“ ({owner}, {measure})",
     "{owner} on {model}": "{owner}, {model}",
@@ -150,12 +161,31 @@ def test_errors_are_in_the_language_of_the_page(world: World) -> None:
 
 
 def test_texts_of_alerts_are_translated_with_their_values() -> None:
-    stored = "80 % of the usage limit of the API key Web shop is used"
+    stored = "80% of the usage limit of the API key Web shop is used"
     assert in_reader_language(stored) == stored
+    # As it was written before.
+    assert in_reader_language("80 % of the usage limit of the API key Web shop is used") == stored
     with translation.override("de"):
         assert in_reader_language("The balance is $3.00, below $5.00") == "Das Guthaben ist $3.00, unter $5.00"
         assert in_reader_language(stored) == "80 % von dem Limit des API-Schlüssels Web shop sind verbraucht"
+        assert in_reader_language("66.7% of requests to the model gpt-5 fail") == (
+            "66.7 % der Anfragen an gpt-5 schlagen fehl"
+        )
         assert in_reader_language("Another text") == "Another text"
+
+
+def test_texts_of_alerts_about_prices_are_translated_to_their_last_part() -> None:
+    changes = "Input: 1 → 1.5; Input above 200,000 tokens: no price → 3; Web search: 0.01 each → no price"
+    text = (
+        f"Prices in USD: {changes}. The organization has used the model within the last 7 days. Compare providers and "
+        "models, and adjust limits of keys if needed."
+    )
+    assert in_reader_language(text) == text
+    with translation.override("de"):
+        assert in_reader_language(text) == (
+            "Preise in USD: Eingabe: 1 → 1.5; Eingabe über 200,000 Tokens: kein Preis → 3; "
+            "Websuche: 0.01 je Stück → kein Preis. Zuletzt 7 Tage."
+        )
 
 
 def test_texts_of_alerts_about_limits_are_translated_to_their_last_part(world: World) -> None:
@@ -169,8 +199,8 @@ def test_texts_of_alerts_about_limits_are_translated_to_their_last_part(world: W
         window=Limit.Window.DAY,
         amount=Decimal(10),
     )
-    text = f"80 % of the {describe(apply_rule(rule_of(limit), '', 1.0))}, is used"
-    assert text == '80 % of the limit "a day of the week" of the project on gpt-5, 10 requests a day, is used'
+    text = f"80% of the {describe(apply_rule(rule_of(limit), '', 1.0))}, is used"
+    assert text == '80% of the limit "a day of the week" of the project on gpt-5, 10 requests a day, is used'
     with translation.override("de"):
         words = in_reader_language(text)
     assert words == "80 % von dem Limit „a day of the week“ (Projekt, gpt-5, 10 Anfragen pro Tag) sind verbraucht"

@@ -387,7 +387,7 @@ def test_two_requests_are_compared(world: World, key: Any) -> None:
     for wanted in (str(second), f"gen-{second.hex}"):
         shown = dana.open(path, **{"with": wanted})
         text = words(shown)
-        assert "Cost $0.01 $0.03 + $0.02 (+ 200% )" in text
+        assert "Cost $0.01 $0.03 +$0.02 ( +200% )" in text
         assert "Equal messages in both, not shown: 1 ." in text
         assert "system: Only in the first: Be kind Only in the second: Be brief" in text
         assert "answer: Only in the first: yes Only in the second: no" in text

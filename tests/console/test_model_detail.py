@@ -70,7 +70,7 @@ def test_a_model_shows_uptime_and_speed_by_provider_and_period() -> None:
     ]
     assert day.context["window"].name == "24h"
     said = words(day)
-    for expected in ("66.7%", "0.0%", "24 hours", "395 ms", "427 ms", "49"):
+    for expected in ("66.7%", "0%", "24 hours", "395 ms", "427 ms", "49"):
         assert expected in said
     week = see("/models/gpt-5")
     assert [(one.provider, one.total.succeeded, one.total.failed) for one in week.context["figures"]] == [
@@ -78,7 +78,7 @@ def test_a_model_shows_uptime_and_speed_by_provider_and_period() -> None:
         ("azure", 1, 1),
     ]
     [openai, azure] = week.context["figures"]
-    assert (len(openai.bars), openai.lowest, azure.lowest) == (28, "66.7%", "0.0%")
+    assert (len(openai.bars), openai.lowest, azure.lowest) == (28, "66.7%", "0%")
     assert {bar.style for bar in openai.bars} == {"no-calls", "down"}
     assert {bar.style for bar in azure.bars} == {"no-calls", "down", "up"}
     assert see("/models/gpt-5", "period=never").context["window"].name == "7d"
@@ -110,8 +110,8 @@ def test_prices_are_a_table_and_a_line_where_one_has_changed(monkeypatch: pytest
     history = read_price_history("gpt-5", names, now)
     assert history is not None
     assert [(one["provider"], one["is_first"], [tuple(step) for step in one["steps"]]) for one in history.changes] == [
-        ("Azure", True, [("input", None, "1"), ("output", None, "5")]),
-        ("OpenAI", False, [("output", "20", "10")]),
+        ("Azure", True, [("Input", None, "1"), ("Output", None, "5")]),
+        ("OpenAI", False, [("Output", "20", "10")]),
     ]
     assert history.label == "Output"
     # From 20 to 10 at the begin, of which 20 is the largest; 5 from the middle on.
@@ -125,13 +125,25 @@ def test_prices_are_a_table_and_a_line_where_one_has_changed(monkeypatch: pytest
 
 def test_the_pages_price_history_is_the_catalogs() -> None:
     PriceChange.objects.create(
-        provider="openai", model="gpt-5", old={"output": "10"}, new={"output": "12.5"}, author="op@example.com"
+        provider="openai",
+        model="gpt-5",
+        old={"output": "10", "cache_write": "1", "web_search": "0.01", "input": "1.25"},
+        new={"output": "12.5", "web_search": "0.014", "tiers": [{"above_input_tokens": 200_000, "input": "2.5"}]},
+        author="op@example.com",
     )
     assert find_model_changes(["gpt-5"], ago(days=-1), 10) == []
-    assert find_model_changes(["gpt-5"], ago(days=1), 1)[0].new == {"output": "12.5"}
+    assert find_model_changes(["gpt-5"], ago(days=1), 1)[0].new["output"] == "12.5"
     said = words(see("/models/gpt-5"))
-    assert "output: 10 → 12.5" in said
+    for expected in (
+        "Output: 10 → 12.5",
+        "Cache write: 1 → no price",
+        "Web search: 0.01 each → 0.014 each",
+        "Input above 200,000 tokens: 2.5",
+    ):
+        assert expected in said
     assert "Output price in USD per million tokens since" in said
+    german = Client(headers={"accept-language": "de"}).get("/models/gpt-5")
+    assert "Websuche: 0.01 je Stück → 0.014 je Stück" in words(german)
     # The operator who changed a price is not public.
     assert "op@example.com" not in said
 
@@ -224,7 +236,7 @@ def test_up_to_four_models_stand_side_by_side() -> None:
         1,
     )
     said = words(answer)
-    for expected in ("Uptime 100.0%", "Time to first token", "Tokens per second", "Context", "Free"):
+    for expected in ("Uptime 100%", "Time to first token", "Tokens per second", "Context", "Free"):
         assert expected.lower() in said.lower()
     assert "Your spend" not in said
     assert answer.context["address"].endswith(
@@ -272,4 +284,4 @@ def test_figures_are_of_the_offers_there_are() -> None:
     found = read_performance(["gpt-5"], WINDOWS["24h"], now)
     catalog_cache.current()
     [figures] = provider_figures(card_of("gpt-5"), found["gpt-5"], WINDOWS["24h"], now)
-    assert (figures.name, figures.lowest, [bar.style for bar in figures.bars][-1]) == ("OpenAI", "100.0%", "up")
+    assert (figures.name, figures.lowest, [bar.style for bar in figures.bars][-1]) == ("OpenAI", "100%", "up")

@@ -1,4 +1,4 @@
-"""The public catalogue: found by words, features and providers, paged, without a query a row."""
+"""The public catalog: found by words, features and providers, paged, without a query a row."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_model_has_providers_prices_uptime_and_a_snippet_in_each_language() ->
     finally:
         CIRCUIT_BREAKERS.reset()
     said = words(shown)
-    for expected in ("Sandbox", "sandbox/echo", "Input: $0.15 per million", "Output: $0.60 per million", "50.0%"):
+    for expected in ("Sandbox", "sandbox/echo", "Input: $0.15 per million", "Output: $0.60 per million", "50%"):
         assert expected in said
     assert "120 ms" in said
     for expected in ("/v1/chat/completions", "/v1/messages", "/v1/responses", "$GATEWAY_API_KEY", "process.env"):

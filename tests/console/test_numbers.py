@@ -11,10 +11,11 @@ from django.conf import LazySettings
 from django.utils.translation import override
 
 from apps.console.forms import PASSWORD_RULES
-from apps.console.templatetags.console import figure, seconds
+from apps.console.templatetags.console import figure, percent, seconds, share
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.kernel.pages.number_formats import milliseconds as milliseconds_as_text
 from apps.logs.rollup import roll_up
+from tests.house.translations import read_sources
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
@@ -40,6 +41,11 @@ def test_short_times_are_not_rounded_away(milliseconds: int | None, shown: str) 
 def test_times_keep_their_order_in_a_text_from_right_to_left(language: str, shown: list[str]) -> None:
     with override(language):
         assert [milliseconds_as_text(one) for one in (850, 1_250, 125_000)] == shown
+
+
+def test_texts_write_percentages_in_one_form() -> None:
+    assert [text.singular for text in read_sources() if re.search(r"[\d}s] %(?!\()", text.singular)] == []
+    assert (share(0.1818), percent(100)) == (mark_numbers("18.2%"), mark_numbers("100%"))
 
 
 # Numbers for scripts, and fields of forms.

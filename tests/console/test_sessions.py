@@ -45,7 +45,7 @@ def test_the_list_has_the_sums_of_each_session(world: World, key: Any) -> None:
     answer = Visitor(world.dana).open(page(world.acme, "sessions"))
     assert [row["session"].id for row in answer.context["rows"]] == ["run-2", "run-1"]
     text = words(answer)
-    assert "Claude Code run-1 $0.12 3 1 turn Read ( 2 ), Bash 1 3,000 25.0% cached 60 2 min" in text
+    assert "Claude Code run-1 $0.12 3 1 turn Read ( 2 ), Bash 1 3,000 25% cached 60 2 min" in text
     assert "my-agent/1 run-2 $0.00 1 1 turn – 0 0 0 120 ms" in text
 
 
@@ -61,7 +61,7 @@ def test_one_session_is_its_turns_with_the_cost_so_far(world: World, key: Any) -
     answer = Visitor(world.dana).open(page(world.acme, "sessions/run-1"))
     text = words(answer)
     assert "Codex" in text
-    assert "Requests 4 2 turns Errors 1 Tokens in 3,000 25.0% cached" in text
+    assert "Requests 4 2 turns Errors 1 Tokens in 3,000 25% cached" in text
     assert "gpt-5 3 requests, 2 min, $0.12" in text
     assert "small 1 request, 120 ms, $0.003" in text
     assert "calls Bash, Read (2) $0.10 total $0.10" in text

@@ -63,7 +63,6 @@ _TAGS: Final = re.compile(r"</?\w+[^>]*>")
 
 # Comments on texts that say too little.
 NOTES: Final = {
-    "Open": "A verb: open the page.",
     "open": "An adjective: an alert is open.",
     "on": "A switch is on.",
     "off": "A switch is off.",
@@ -77,6 +76,10 @@ NOTES: Final = {
     "Class": "The class of an error.",
     "Circuit": "A circuit breaker.",
     "Sound": "Audio; here what its price is for.",
+    "{number}%": "A percentage, as the language writes it; the sign may follow a space.",
+    "{price}: {old} → {new}": "A change. The arrow points to the new price: from right to left it is ←.",
+    "{name}: {old} → {new}": "A change. The arrow points to the new value: from right to left it is ←.",
+    "%(name)s: %(old)s → %(new)s": "A change. The arrow points to the new price: from right to left it is ←.",
     "Request": "A request to a model, as a noun.",
     "Input": "Input tokens; here what their price is for.",
     "Output": "Output tokens; here what their price is for.",

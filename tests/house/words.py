@@ -45,6 +45,8 @@ _WORDS = [
     "requests? to come",
     "of (?:itself|themselves)",
     "(?:is|are|as) it were",
+    # The glossary has one spelling of it.
+    "catalogues?",
     # The formula that modules once opened with; import contracts say it better.
     "must never know",
 ]

@@ -54,7 +54,11 @@ def _words_of(row: AuditEntry) -> list[str]:
     """Return what an entry tells beside its action: each change as from and to."""
     details: dict[str, Any] = dict(row.details)
     changes = details.pop("changes", {})
-    words = [f"{name}: {_text(name, one['from'])} → {_text(name, one['to'])}" for name, one in changes.items()]
+    change = gettext("{name}: {old} → {new}")
+    words = [
+        change.format(name=name, old=_text(name, one["from"]), new=_text(name, one["to"]))
+        for name, one in changes.items()
+    ]
     return words + [f"{name}: {_text(name, value)}" for name, value in details.items() if value not in (None, "", [])]
 
 

@@ -54,7 +54,7 @@ PER_PERIOD: Final = {
     ApiKey.Period.WEEK: gettext_lazy("per week"),
     ApiKey.Period.MONTH: gettext_lazy("per month"),
 }
-PERIODS: Final = (("", gettext_lazy("No such limit")), *((value, PER_PERIOD[value]) for value in ApiKey.Period))
+PERIODS: Final = (("", gettext_lazy("No limit per period")), *((value, PER_PERIOD[value]) for value in ApiKey.Period))
 OVERLAPS: Final = (
     (0, gettext_lazy("Now")),
     (1, gettext_lazy("In an hour")),

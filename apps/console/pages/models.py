@@ -1,7 +1,7 @@
-"""Pages of models: the public catalogue, with prices, features and providers; the page of a model, and the comparison
+"""Pages of models: the public catalog, with prices, features and providers; the page of a model, and the comparison
 of several, for everybody, and with an organization's own usage.
 
-The pages for everybody depend on the address alone; the catalogue needs no database query.
+The pages for everybody depend on the address alone; the catalog needs no database query.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join, json_script
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
+from apps.alerts.models import AlertRule
 from apps.alerts.sentences import in_reader_language
 from apps.billing.models import Transaction, describe_payment
 from apps.console.forms import ONCE, Form
@@ -133,7 +134,14 @@ def alert_words(text: object) -> str:
 @register.filter
 def naming(text: object, row: object) -> str:
     """Put the name of a row, or the words of an alert rule, into a text: `Remove the log sink {name}?`."""
-    return str(text).format(name=alert_words(row))
+    return format_html(str(text), name=row_words(row))
+
+
+@register.filter
+def row_words(row: object) -> str | SafeString:
+    """Write the name of a row as it is, and the words of an alert rule with their numbers marked."""
+    words = alert_words(row)
+    return mark_numbers(words) if isinstance(row, AlertRule) else words
 
 
 @register.simple_tag
@@ -219,7 +227,13 @@ def lasted(milliseconds: int | None) -> SafeString:
 @register.filter
 def share(value: float | None) -> str:
     """Format a share of one as percent."""
-    return _NOTHING if value is None else mark_numbers(f"{value * 100:.1f}%")
+    return _NOTHING if value is None else percent(100 * value)
+
+
+@register.filter
+def percent(value: float) -> SafeString:
+    """Format a percentage."""
+    return mark_numbers(as_text.percent(value))
 
 
 @register.filter

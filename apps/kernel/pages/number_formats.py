@@ -56,17 +56,19 @@ def rounded_usd(amount: Decimal) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a share in percent: `1.25%`; of nothing, a dash."""
+    """Return a share in percent: `18.2%`; of nothing, a dash."""
     return percent(100 * part / whole) if whole else NOTHING
 
 
 def percent(number: float) -> str:
-    """Return a percentage that never rounds to all or nothing: `99.99%`."""
+    """Return a percentage: `100%`, `18.2%`; with a second digit near all and nothing, to which it never rounds:
+    `99.87%`, `<0.01%`."""
     if 0 < number < 0.01:
         return "<0.01%"
     if 99.99 < number < 100:
         return ">99.99%"
-    return f"{number:.2f}".rstrip("0").rstrip(".") + "%"
+    digits = 2 if number < 1 or 99 < number < 100 else 1
+    return f"{number:,.{digits}f}".rstrip("0").rstrip(".") + "%"
 
 
 def milliseconds(number: float | None) -> str:
@@ -105,9 +107,11 @@ def moment(when: datetime) -> str:
     return f"{when:%b} {when.day}, {when:%H:%M}"
 
 
-# A number as `number_formats` and template filters write it: `12,345`, `-$0.00000135`, `1.25%`; not inside a name such
-# as `gpt-5`, a date or a version.
-_NUMBER = re.compile(r"(?<![\w.:/-])-?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?(?![\w:/-]|[.,]\d)")
+# A number as `number_formats` and template filters write it: `12,345`, `-$0.00000135`, `<$0.01`, `1.25%`, in texts of
+# other languages `1.25 %`; not inside a name such as `gpt-5`, a date or a version.
+_NUMBER = re.compile(
+    r"(?<![\w.:/-])[<>+\N{MINUS SIGN}]?-?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[ \xa0\u202f]?%)?(?![\w:/-]|[.,]\d)"
+)
 
 
 def mark_numbers(text: str) -> SafeString:
@@ -125,7 +129,7 @@ def mark_numbers(text: str) -> SafeString:
 
 def _mark(number: str) -> SafeString:
     unit = "USD" if "$" in number else "percent" if number.endswith("%") else ""
-    return format_html('<data value="{}" data-number="{}">{}</data>', re.sub("[$,%]", "", number), unit, number)
+    return format_html('<data value="{}" data-number="{}">{}</data>', re.sub(r"[^\d.-]", "", number), unit, number)
 
 
 register = template.Library()

@@ -196,8 +196,8 @@ class PerformanceAdmin(ReplicaListAdmin):
         "provider": "The provider that was called, by the catalog's id.",
         "succeeded": "Calls that were answered.",
         "failed": "Calls that failed through the provider's fault, also where another provider answered then.",
-        "first_token": "Median time from the call to the first token of streamed answers, to 10 %.",
-        "speed": "Median of output tokens per second, to 10 %.",
+        "first_token": "Median time from the call to the first token of streamed answers, to 10%.",
+        "speed": "Median of output tokens per second, to 10%.",
     }
 
     def get_search_results(

@@ -140,7 +140,7 @@ class TestSystem:
         CIRCUIT_BREAKERS.record_success("openai/gpt-4", first_token_ms=90, tokens=10, seconds=1)
         CIRCUIT_BREAKERS.sync()
         [line] = [one for one in operator.get("/admin/").context["board"] if one["id"] == "openai"]
-        assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.67%")
+        assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.7%")
         CIRCUIT_BREAKERS.reset()
 
     def test_a_provider_of_the_board_leads_to_where_it_is_switched_off(self, operator: Client, world: World) -> None:
@@ -251,7 +251,7 @@ class TestNavigation:
         assert set(listed) | set(PLAIN_NAMES) <= registered
         request = operator.get("/admin/").wsgi_request
         titles = {group["title"]: [item["title"] for item in group["items"]] for group in groups(request)}
-        assert list(titles) == ["Monitor", "Customers", "Money", "Catalogue", "System"]
+        assert list(titles) == ["Monitor", "Customers", "Money", "Catalog", "System"]
         assert titles["Monitor"][:2] == ["Dashboard", "Request log"]
         every = {title for items in titles.values() for title in items}
         assert every & {"Iam rules", "Activity deltas", "Idempotent answers", "Auth tokens"} == set()

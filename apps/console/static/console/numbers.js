@@ -21,9 +21,12 @@ globalThis.numbers = (() => {
   // The decimal text of a number, to the ledger's twelve digits and never with an exponent.
   const plain = (number) => Number(number).toFixed(12).replace(/\.?0+$/, "");
 
+  // A sign before a number stays. The page's styles write each number from left to right (base.css), for which marks of
+  // direction within it would be in the way.
   function show(root) {
     for (const data of root.querySelectorAll("data[data-number]:not([data-shown])")) {
-      data.textContent = write(data.value, data.dataset.number);
+      const sign = /^[<>+\u2212]/.exec(data.textContent)?.[0] ?? "";
+      data.textContent = sign + write(data.value, data.dataset.number).replace(/[\u061c\u200e\u200f]/g, "");
       data.dataset.shown = "";
     }
   }
@@ -41,6 +44,7 @@ globalThis.numbers = (() => {
     usd: (number) => write(plain(number), "USD"),
     // A figure to so many digits after the point, without zeros at its end.
     rounded: (number, digits, unit = "") => write(plain(Number(number).toFixed(digits)), unit),
+    percent: (number) => write(plain(Number(number).toFixed(number < 1 || (number > 99 && number < 100) ? 2 : 1)), "percent"),
     // Write the amounts ($0.15) of a text.
     inText: (text) => text.replace(/\$(\d+(?:\.\d+)?)/g, (_, amount) => write(amount, "USD")),
   };

@@ -137,7 +137,7 @@ export class Lane {
     const rows = told.order.map((one) => {
       const score = scores.get(one.provider) ?? {};
       const row = element("tr");
-      const cells = [`${one.provider}${one.mode === "api-keys" ? ` ${pageLanguage.say("(your key)")}` : ""}`, round(score.score), score.price === undefined ? "–" : numbers.usd(score.price), score.uptime === undefined ? "–" : numbers.rounded(score.uptime, 2, "percent"), score.latency ? `${numbers.rounded(score.latency, 0)} ms` : "–"];
+      const cells = [`${one.provider}${one.mode === "api-keys" ? ` ${pageLanguage.say("(your key)")}` : ""}`, round(score.score), score.price === undefined ? "–" : numbers.usd(score.price), score.uptime === undefined ? "–" : numbers.percent(score.uptime), score.latency ? `${numbers.rounded(score.latency, 0)} ms` : "–"];
       row.append(...cells.map((words, index) => element("td", { textContent: words, className: index ? "num" : "" })));
       return row;
     });
