@@ -1,4 +1,5 @@
 """Settings of the admin's theme (`UNFOLD`). They are read with all others by every process, and so load no Django."""
+# alone: the settings read it; the functions that it names load Django
 
 from __future__ import annotations
 
