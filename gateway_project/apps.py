@@ -39,7 +39,7 @@ class WiringConfig(AppConfig):
 
 
 def _password_was_set(**event: Any) -> None:
-    """Pass on that a user was saved. What ends sessions is loaded then."""
+    """Pass on that a user was saved. The code that ends sessions is loaded then."""
     from apps.organizations.credentials.credential_changes import password_was_set
 
     password_was_set(**event)

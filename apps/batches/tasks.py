@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 # Maximum seconds of one run; the next follows soon.
 _LASTS = 60.0
-# What answers lines: with it comes all of the gateway, so it is loaded for the first batch.
+# Answers lines. With it comes all of the gateway, so it is loaded for the first batch.
 _WORK = "apps.batches.work"
 _stopping = False
 

@@ -27,7 +27,7 @@ from gateway_project.diagnosis.check import Diagnosis
 _SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
 # Bits (Shannon's) a character must bring at least: drawn at random, hexadecimal digits bring nearly 4.
 _FEWEST_BITS = 2.5
-# Of a Fernet key; different ones among them: at random there are some 30.
+# The bytes of a Fernet key, and how many different ones it needs: at random there are some 30.
 _KEY_BYTES, _FEWEST_BYTES = 32, 16
 _GIVEN_AWAY = (
     "django-insecure",

@@ -59,7 +59,7 @@ class StartGate:
 def await_start(meanwhile: Callable[[], object] | None = None) -> None:
     """Report that this process has loaded, do what there is to do `meanwhile`, and wait until its gate is open.
 
-    Without a gate nobody is told, and nothing waited for.
+    Without a gate it only does that, and waits for nothing.
 
     Raises SystemExit when the server has ended before it opened the gate.
     """

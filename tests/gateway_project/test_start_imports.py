@@ -11,11 +11,11 @@ import pytest
 
 from gateway_project.configuration.data_directory import PROJECT
 
-# What answers requests, shows pages and scans.
+# Modules that answer requests, show pages and scan.
 ANSWERING = r"apps\.(guardrails\.rules\.\w+|console\.pages|\w+\.admin|\w+\.views|gateway\.run|gateway\.access\.policy)"
 SCANNING = r"re2|ahocorasick(_rs)?|apps\.guardrails\.(rules|rule_thread|scanning\.engine)"
 PAGES = r"gateway_project\.(routes|urls)|webauthn|segno"
-# Of the tasks, the calls of providers, which a worker without batches does not make.
+# Modules that call providers for batches, which a worker without any does not load.
 BATCHES = r"apps\.batches\.(work|line_runs|native\.\w+_api)|apps\.gateway\.(pipeline|tasks|client\.\w+)|json_repair"
 # The shell of `celery amqp`, and its terminal library.
 SHELL = r"click_repl\..+|prompt_toolkit"
