@@ -16,6 +16,7 @@ _USAGE = """usage: gateway COMMAND
   config COMMAND    an organization as a YAML file: export, plan, apply, … (`gateway config --help`)
   bill COMMAND      a provider's own bill: import FILE, read (`gateway bill --help`)
   doctor [--json]   report problems of this deployment and how to fix them
+  celery COMMAND    Celery's commands: worker, beat, inspect, … (`gateway celery --help`)
   drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait (default: 15 seconds)
   remove-home       list the folders of this home; with `--yes`, remove them
 """
@@ -92,6 +93,19 @@ def _bill(arguments: Sequence[str]) -> int:
     return manage(["bill", *arguments])
 
 
+def _celery(arguments: Sequence[str]) -> int:
+    """Run Celery's program without the shell of its `amqp` command: the terminal library of that would be part of
+    every worker and beat."""
+    from types import SimpleNamespace
+
+    sys.modules["click_repl"] = SimpleNamespace(register_repl=lambda group: None)  # type: ignore[assignment] # no module
+    sys.argv = ["celery", *arguments]
+    from celery.__main__ import main as run
+
+    run()
+    return 0
+
+
 def _doctor(arguments: Sequence[str]) -> int:
     from gateway_project.diagnosis import doctor
 
@@ -115,6 +129,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "manage": manage,
     "config": _config,
     "bill": _bill,
+    "celery": _celery,
     "doctor": _doctor,
     "drain": _drain,
     "remove-home": _remove_home,

@@ -22,21 +22,27 @@ class WiringConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
-        from apps.organizations.credentials.credential_changes import password_was_set
         from apps.organizations.models import User
         from gateway_project.admin_site.navigation import name_tables
         from gateway_project.admin_site.operator_groups import note_permissions, seed_groups
 
-        register(_check_settings, Tags.security)
+        register(_check_settings, "settings")
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
         register(_check_stores, "store", deploy=True)
         name_tables()
-        post_save.connect(password_was_set, sender=User)
+        post_save.connect(_password_was_set, sender=User)
         # The signal comes for apps with tables alone, each after the permissions of its tables were made: after the
         # last of them every table has its own.
         last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
         pre_migrate.connect(note_permissions, sender=last)
         post_migrate.connect(seed_groups, sender=last)
+
+
+def _password_was_set(**event: Any) -> None:
+    """Pass on that a user was saved. The code that ends sessions is loaded then."""
+    from apps.organizations.credentials.credential_changes import password_was_set
+
+    password_was_set(**event)
 
 
 def _check_settings(**options: Any) -> list[CheckMessage]:

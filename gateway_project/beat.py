@@ -1,7 +1,7 @@
-"""The Celery app of beat (`celery --app gateway_project.beat beat`), which sends the schedule's tasks by name.
+"""The Celery app of beat (`gateway celery --app gateway_project.beat beat`), which sends the schedule's tasks.
 
-Loads neither Django's apps nor the tasks: that would take a second and 60 MB of memory. `celery --app gateway_project
-beat` sends the same, and loads everything.
+It sends them by name, and loads neither Django's apps nor the tasks: that would take a second and 60 MB of memory.
+`celery --app gateway_project beat` sends the same, and loads everything.
 """
 
 from __future__ import annotations

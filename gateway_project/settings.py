@@ -14,7 +14,7 @@ from redis.retry import Retry
 from apps.kernel.store_urls import celery_options, is_cluster_url, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
-from gateway_project.admin_site import navigation
+from gateway_project.admin_site import theme
 from gateway_project.configuration import data_directory, env
 from gateway_project.configuration.store_settings import DatabaseSettings, django_redis_cache
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
@@ -186,7 +186,7 @@ if not DEVELOPMENT:
     WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("png", "jpg", "gif", "webp", "woff", "woff2", "gz", "map")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-UNFOLD = navigation.UNFOLD
+UNFOLD = theme.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
 DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))

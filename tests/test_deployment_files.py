@@ -34,8 +34,10 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
 def command_of(text: str) -> list[str]:
-    """Return a command as the Procfile and everybody else mean it: without folders, `manage.py` under one name."""
+    """Return a command as the Procfile and everybody else mean it: without folders, ours under one name."""
     words = [Path(word).name if "/bin/" in word else word for word in shlex.split(text)]
+    if words[:3] == ["python", "-m", "gateway_project"]:
+        return ["gateway", *words[3:]]
     return ["gateway", "manage", *words[2:]] if words[:2] == ["python", "manage.py"] else words
 
 

@@ -15,7 +15,7 @@ from apps.alerts.messages import Credentials, IncomingWebhook, RoutingKey
 from apps.alerts.models import Alert, AlertDestination, AlertReader, AlertRule
 from apps.destinations.credentials import MAX_KEY, WebhookSecret, WebhookSecretField
 from apps.kernel.money import plain
-from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.envelopes import InvalidFields, Issue, camel
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
     BooleanField,
@@ -28,7 +28,6 @@ from apps.kernel.rest.serializers import (
     NameField,
     QueryIntegerField,
     TextField,
-    camel,
 )
 from apps.limits.windows import known_time_zones
 

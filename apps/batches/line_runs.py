@@ -36,7 +36,8 @@ from apps.batches.batch_rows import end_some_lines, has_keys_of_its_own, headers
 from apps.batches.line_call import LineCall, LineResult, encrypt_refusal, encrypt_result, request_of
 from apps.batches.models import RUNNING_STATUSES, Batch, BatchFormat, BatchLine, BatchStatus, LineOutcome, NativeState
 from apps.batches.native import parked_lines
-from apps.batches.native.parked_lines import NativeRequest, give_back
+from apps.batches.native.line_holds import give_back
+from apps.batches.native.parked_lines import NativeRequest
 from apps.billing import ledger, reservations
 from apps.billing.pricing import at_share, bill_at
 from apps.billing.worker_leases import worker_name
@@ -49,6 +50,7 @@ from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.settlement import outbox, record, worker_lease
+from apps.gateway.settlement.settled_record import encode
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id
@@ -480,7 +482,7 @@ def record_refused(answered: NativeRequest, status: int) -> bool:
     bill = bill_at(card, used=usage, discount=asked.discount, batch_share=asked.price_share)
     record.set_usage_and_cost(entry, bill)
     record.fail(entry, ApiError(_WORDS, status=status), entry.retention_level)
-    outbox.enqueue(worker_name(), record.encode(entry), None)
+    outbox.enqueue(worker_name(), encode(entry), None)
     return True
 
 

@@ -40,6 +40,7 @@ from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, is_scored, re
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
 from apps.gateway.settlement.record import count_call
+from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost
@@ -316,7 +317,7 @@ class Recorder(msgspec.Struct, eq=False):
             )
         try:
             encoded = self._encode()
-            hold, charge = self.meter.hold, record.charge_of(entry)
+            hold, charge = self.meter.hold, charge_of(entry)
             settled = None if hold is None else admit.settle(hold, charge, use)
             outbox.enqueue(worker_name(), encoded, settled)
         except Exception:
@@ -329,7 +330,7 @@ class Recorder(msgspec.Struct, eq=False):
         """Return the record as JSON, with the request's and answer's content where it is retained: off the loop if
         large."""
         if self.policy.retention != "retain":
-            return record.encode(self.entry)
+            return encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
         speech = bytes(self.transcript.speech) if self.transcript.speech else None
         return offload_or_run(size, record.encode_with_answer, self.entry, self.chat, self.transcript.reply, speech)

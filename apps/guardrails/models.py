@@ -7,7 +7,6 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from apps.guardrails.rule_thread import loaded_rules
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
 from apps.organizations.policy_source import PolicySource
@@ -25,6 +24,9 @@ class Action(models.TextChoices):
 
 def default_system_rules() -> dict[str, dict[str, Any]]:
     """Return the system rules as a configuration starts out: with each rule's defaults."""
+    # Here and not above: most processes have the tables and scan nothing.
+    from apps.guardrails.rule_thread import loaded_rules
+
     return {
         name: {
             "enabled": rule.default_enabled,

@@ -15,8 +15,8 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count, Q
 
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.guardrails.models import Violation
-from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.ids import time_of
 from apps.organizations.models import Organization
 from apps.organizations.plans import PLANS

@@ -25,8 +25,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import ApiError, Forbidden, InvalidRequest, NotFound
 from apps.kernel.money import plain
-from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.rest.serializers import camel
+from apps.kernel.rest.envelopes import InvalidFields, Issue, camel
 from apps.kernel.secrets.encryption import Rotated
 from apps.keys.access import PROVIDER_KEYS
 from apps.keys.model_discovery import (

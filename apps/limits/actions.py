@@ -17,8 +17,7 @@ from apps.catalog.offers import resolve
 from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.ids import find_id
 from apps.kernel.postgres.rows import find_row, lock_row
-from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.rest.serializers import camel
+from apps.kernel.rest.envelopes import InvalidFields, Issue, camel
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.provider_keys import find_by_alias
 from apps.limits.access import NO_LIMIT, limits_of

@@ -16,8 +16,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from apps.catalog.models import Provider
 from apps.kernel.money import plain
 from apps.kernel.pages.admin import LinesField, LongTableAdmin, RowAdmin
-from apps.kernel.rest.envelopes import InvalidFields
-from apps.kernel.rest.serializers import camel
+from apps.kernel.rest.envelopes import InvalidFields, camel
 from apps.limits import actions
 from apps.limits.models import Limit, LimitCharge, LimitCounter, PlanLimit
 from apps.limits.plan_limits import MAX_PLAN_LIMITS

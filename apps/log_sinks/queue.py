@@ -23,7 +23,6 @@ from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs.models import RequestLog
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
 from apps.logs.retention import FORBIDDEN, visible_to
-from apps.logs.serializers import encode, entry_of
 from apps.organizations.models import RetentionLevel
 
 # Rows and JSON bytes of a batch; a single row may be larger. Rows that are read at once.
@@ -142,6 +141,9 @@ def _page(sink: LogSink, after: int) -> list[tuple[int, UUID]]:
 
 
 def _sizes(sink: LogSink, ids: list[UUID]) -> dict[UUID, int]:
+    # Here and not above: the settler only queues rows, and how the API shows them comes with all of its fields.
+    from apps.logs.serializers import encode, entry_of
+
     return {row["id"]: len(encode(entry_of(row))) for row in find_rows(sink, ids)} if ids else {}
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from apps.destinations.credentials import MAX_KEY, WebhookSecret, WebhookSecretField
-from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.envelopes import InvalidFields, Issue, camel
 from apps.kernel.rest.serializers import (
     BooleanField,
     CamelModelSerializer,
@@ -17,7 +17,6 @@ from apps.kernel.rest.serializers import (
     ChoiceField,
     NameField,
     TextField,
-    camel,
 )
 from apps.log_sinks.actions import NewSink
 from apps.log_sinks.kinds import JSON_ARRAY, JSON_LINES, BucketKeys, Credentials, OtlpKeys

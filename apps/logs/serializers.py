@@ -15,6 +15,7 @@ import msgspec
 from rest_framework import serializers
 
 from apps.kernel.money import plain
+from apps.kernel.rest.envelopes import camel
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
     CamelSerializer,
@@ -23,7 +24,6 @@ from apps.kernel.rest.serializers import (
     PeriodQuery,
     QueryIntegerField,
     TextField,
-    camel,
 )
 from apps.logs.access import RequestedIds
 from apps.logs.activity import KEPT_DAYS, ActivityTotals

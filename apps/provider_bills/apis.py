@@ -24,8 +24,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
-import requests
-
 from apps.provider_bills.stated_lines import (
     InvalidBill,
     StatedLine,
@@ -69,7 +67,7 @@ class BillClient:
             is_last = tried == _MAX_TRIES
             try:
                 found, pause = self._try(path, parameters)
-            except requests.RequestException as error:
+            except OSError as error:  # Those of `requests` are such.
                 if is_last:
                     raise BillUnavailable(f"{path}: {type(error).__name__}") from error
                 pause, found = 2.0**tried, None
@@ -99,6 +97,9 @@ class BillClient:
 
     def _try(self, path: str, parameters: Parameters) -> tuple[dict[str, Any] | None, float]:
         """Return the object, or None and the seconds to wait before another try."""
+        # Here and not above: the settler reads stored bills, and asks no provider.
+        import requests
+
         ends = time.monotonic() + _MAX_SECONDS
         with requests.get(
             self._base + path,

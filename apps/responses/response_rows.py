@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
@@ -19,7 +19,6 @@ from django.db.models import F
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from apps.gateway.access.policy import Policy
 from apps.kernel.errors import Overloaded
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import decrypt_json, encrypt_bytes, encrypt_json
@@ -27,6 +26,10 @@ from apps.kernel.valkey.redis import LuaScript, client
 from apps.responses.items import Item, ids_of, is_reference, with_ids
 from apps.responses.models import Conversation, ConversationItem, StoredResponse
 from apps.responses.retention import count_bytes, expiry_of
+
+if TYPE_CHECKING:
+    # Loaded with all that answers requests, which a worker needs only for batches.
+    from apps.gateway.access.policy import Policy
 
 Record = dict[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import structlog
@@ -16,7 +16,6 @@ from django.conf import settings
 from django.db.models import Q, QuerySet, Sum
 from redis.exceptions import RedisError
 
-from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
 from apps.kernel.postgres.rows import delete_in_pieces
 from apps.kernel.valkey.redis import client
@@ -24,6 +23,10 @@ from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
 from apps.organizations.storage_bounds import max_response_bytes
 from apps.responses.models import Conversation, ConversationItem, StoredResponse
+
+if TYPE_CHECKING:
+    # Loaded with all that answers requests, which a worker needs only for batches.
+    from apps.gateway.access.policy import Policy
 
 log = structlog.get_logger(__name__)
 

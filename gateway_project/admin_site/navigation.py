@@ -1,29 +1,15 @@
-"""Navigation of the operators' pages by task, and the other settings of the admin's theme (`UNFOLD`)."""
+"""Navigation of the operators' pages by task. The theme's settings (`theme.py`) name its functions."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from django.apps import apps
+from django.contrib import admin
 from django.http import HttpRequest
-from django.templatetags.static import static
-from django.urls import NoReverseMatch, reverse, reverse_lazy
+from django.urls import NoReverseMatch, reverse
 
-_ACCOUNT = {"Account and password": "console:account", "Sign-in methods": "admin:organizations_twofactor_mine"}
-
-UNFOLD: Final[dict[str, Any]] = {
-    "SITE_TITLE": "Model gateway",
-    "SITE_HEADER": "Model gateway",
-    "DASHBOARD_CALLBACK": "gateway_project.admin_site.pages.dashboard",
-    "STYLES": [lambda request: static("admin_site/admin_site.css")],
-    "SCRIPTS": [
-        lambda request: static("admin_site/admin_site.js"),
-        lambda request: static("admin_site/alpine_components.js"),
-        lambda request: static("admin_site/combobox_names.js"),
-        lambda request: static("console/numbers.js"),
-    ],
-    "ACCOUNT": {"navigation": [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]},
-    "SIDEBAR": {"show_search": True, "navigation": "gateway_project.admin_site.navigation.groups"},
-}
+_ACCOUNT: Final = {"Account and password": "console:account", "Sign-in methods": "admin:organizations_twofactor_mine"}
 # By task: the tables, and the icon of each (Material Symbols).
 GROUPS: Final[dict[str, dict[str, str]]] = {
     "Monitor": {
@@ -177,9 +163,6 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
 
 def groups(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar: each group of tables that this operator may see, and under System what no group names."""
-    from django.apps import apps  # Not there yet when the settings are read.
-    from django.contrib import admin
-
     registered = {model._meta.label_lower: model for model in admin.site._registry}
     placed = {label for tables in GROUPS.values() for label in tables}
     tables = {title: dict(group) for title, group in GROUPS.items()}
@@ -197,10 +180,13 @@ def groups(request: HttpRequest) -> list[dict[str, Any]]:
     return sidebar
 
 
+def account_links(request: HttpRequest) -> list[dict[str, str]]:
+    """Return the links of the operator's own account."""
+    return [{"title": title, "link": reverse(page)} for title, page in _ACCOUNT.items()]
+
+
 def name_tables() -> None:
     """Give tables their plain names wherever the admin shows them; the migrations know nothing of it."""
-    from django.apps import apps  # As above.
-
     for label, (one, many) in PLAIN_NAMES.items():
         meta = apps.get_model(label)._meta
         meta.verbose_name, meta.verbose_name_plural = one, many

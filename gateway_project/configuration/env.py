@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +20,6 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import environ
-from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
 from apps.kernel.store_urls import (
@@ -239,8 +239,8 @@ def url_of_extra(name: str, module: str, extra: str) -> str:
 
 
 def fernet_key() -> str:
-    """Return a new key for the encryption of provider credentials."""
-    return Fernet.generate_key().decode()
+    """Return a new key for the encryption of provider credentials: a Fernet key."""
+    return urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 def celery_broker_url(redis_url: str, database: int) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
+from typing import TYPE_CHECKING
 
-from django.core.checks import CheckMessage, Error, Warning
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
 
 
 class State(Enum):
@@ -52,6 +54,9 @@ class Diagnosis:
 
     def as_django(self) -> CheckMessage:
         """Return it as a message of Django's system checks."""
+        # Here and not above: the check at the start of the server does without, and the start waits for it.
+        from django.core.checks import Error, Warning
+
         return (Error if self.is_error else Warning)(self.message, hint=self.fix or None, id=self.code or None)
 
 

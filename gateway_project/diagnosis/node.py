@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import requests
 from django.conf import settings
 
 from apps.catalog.models import Provider
@@ -59,6 +58,9 @@ def find_disk() -> Iterator[Diagnosis]:
 
 def find_web_process() -> Iterator[Diagnosis]:
     """Yield whether this node's web process answers, and whether requests should be sent to it."""
+    # Here and not above, as below: the settings are checked at each start, and these only when someone asks.
+    import requests
+
     url = f"http://127.0.0.1:{settings.PORT}" if not settings.DEVELOPMENT else settings.PUBLIC_URL
     try:
         answer = requests.get(f"{url}/readyz", timeout=_PATIENCE, allow_redirects=False)
@@ -75,6 +77,8 @@ def find_web_process() -> Iterator[Diagnosis]:
 
 def find_collector() -> Iterator[Diagnosis]:
     """Yield whether the collector takes what it is sent: a message without a span."""
+    import requests
+
     target = settings.TELEMETRY
     if not target.endpoint:
         yield Diagnosis.ok("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")

@@ -17,9 +17,8 @@ from apps.guardrails.rule_thread import loaded_rules
 from apps.kernel.concurrency.native_thread_pool import ComputedOnce
 from apps.kernel.errors import is_final
 from apps.kernel.rest.endpoint import REFUSES
-from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.envelopes import Family, camel
 from apps.kernel.rest.routes import family_of
-from apps.kernel.rest.serializers import camel
 from apps.logs.models import RequestLog
 from apps.logs.query import COLUMNS, JSON_COLUMNS
 from apps.logs.serializers import COUNTS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 
 # The environment variable that names the descriptor to wait on; absent in processes that need not wait.
@@ -55,19 +56,25 @@ class StartGate:
         self._own.close()
 
 
-def await_start() -> None:
-    """Report that this process has loaded, and wait until its gate is open; without a gate, return at once.
+def await_start(meanwhile: Callable[[], object] | None = None) -> None:
+    """Report that this process has loaded, do what there is to do `meanwhile`, and wait until its gate is open.
+
+    Without a gate it only does that, and waits for nothing.
 
     Raises SystemExit when the server has ended before it opened the gate.
     """
     descriptor = os.environ.pop(START, None)
     if descriptor is None:
+        if meanwhile is not None:
+            meanwhile()
         return
     # Not a socket of Python's: in a web process those are gevent's, and nothing else may run before workers are forked.
     gate = int(descriptor)
     try:
         with suppress(OSError):  # The gate is open already, or the server has ended.
             os.write(gate, _LOADED)
+        if meanwhile is not None:
+            meanwhile()
         if os.read(gate, 1) != _OPEN:
             raise SystemExit("the server has ended during its set-up")
     finally:

@@ -13,9 +13,8 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from jsonschema import Draft202012Validator
 
-from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.envelopes import Family, camel
 from apps.kernel.rest.routes import Route
-from apps.kernel.rest.serializers import camel
 from gateway_project.openapi.document import METHODS, tag_of
 from gateway_project.routes import TABLE
 from tests.support.cast import Caller, World, signed_in

@@ -12,7 +12,7 @@ from django.utils import timezone
 from openai import OpenAI
 
 from apps.batches.models import Batch, BatchLine, NativeJob, NativeState
-from apps.batches.native import parked_lines
+from apps.batches.native import line_holds, parked_lines
 from apps.billing import balances
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import cost_by
@@ -207,9 +207,9 @@ def test_what_was_held_for_a_batch_that_is_gone_is_given_back(keeper: Caller, op
     create(openai, [asked(OPENAI, "a", "batch=running", max_tokens=100)])
     work_all()
     Batch.objects.all().delete()
-    assert parked_lines.give_back_forgotten(timezone.now() + timedelta(days=3)) == 0
-    assert parked_lines.give_back_forgotten(timezone.now() + timedelta(days=5)) == 1
-    assert parked_lines.give_back_forgotten(timezone.now() + timedelta(days=5)) == 0
+    assert line_holds.give_back_forgotten(timezone.now() + timedelta(days=3)) == 0
+    assert line_holds.give_back_forgotten(timezone.now() + timedelta(days=5)) == 1
+    assert line_holds.give_back_forgotten(timezone.now() + timedelta(days=5)) == 0
     assert nothing_is_held(keeper)
 
 

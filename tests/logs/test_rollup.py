@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from apps.kernel.ids import new_id, time_of
-from apps.kernel.rest.serializers import camel
+from apps.kernel.rest.envelopes import camel
 from apps.logs import hooks, retention, rollup
 from apps.logs.activity import ActivityScope, ActivityWindow, find_days, window_of
 from apps.logs.entry import Entry

@@ -23,7 +23,7 @@ def worker_and_beat(transactional_db: None, tmp_path: Path) -> Iterator[None]:
     """The Procfile's worker and beat as processes of their own, on the tests' database, which has no partition yet."""
     partitions.drop_before(date.max)
     url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
-    celery = [sys.executable, "-m", "celery", "--app"]
+    celery = [sys.executable, "-m", "gateway_project", "celery", "--app"]
     commands = [
         [*celery, "gateway_project", "worker", "--pool", "gevent", "--concurrency", "20", "--loglevel", "INFO"],
         [*celery, "gateway_project.beat", "beat", "--loglevel", "INFO", "--schedule", str(tmp_path / "schedule")],

@@ -5,12 +5,10 @@ One transaction parks a line and holds its maximum cost in the ledger; an answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Final
-from uuid import UUID
 
 import msgspec
 from django.db import transaction
@@ -25,6 +23,7 @@ from apps.batches.models import (
     NativeJobStatus,
     NativeState,
 )
+from apps.batches.native.line_holds import FAR, give_back
 from apps.billing import balances, ledger
 from apps.billing.reservations import Note
 from apps.gateway.upstream.batch_exchange import HandedOver
@@ -35,12 +34,8 @@ from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_bytes,
 # sent from memory, and so kept smaller.
 MAX_JOB_LINES: Final = 50_000
 MAX_JOB_BYTES: Final = 32 * 1024 * 1024
-# Lines put back, or holds released, by one transaction.
+# Lines put back by one transaction.
 MAX_TOGETHER: Final = 200
-# No worker claims a parked line, and its batch does not expire, before its job has ended.
-_FAR: Final = timedelta(days=30)
-# No hold lasts longer: a batch's window is a day, and its provider's as long.
-_MAX_HOLD: Final = timedelta(days=4)
 
 
 class NativeRequest(msgspec.Struct, frozen=True):
@@ -80,7 +75,7 @@ def park(line: BatchLine, owner: str, asked: HandedOver, note: Note) -> bool:
             native_state=NativeState.PARKED,
             sealed_native=sealed,
             lease_owner="",
-            lease_until=Now() + _FAR,
+            lease_until=Now() + FAR,
             attempts=0,
         )
         NativeJob.objects.filter(pk=job.pk).update(lines=F("lines") + 1, size=F("size") + len(asked.body))
@@ -164,22 +159,6 @@ def put_back_some(job: NativeJob) -> int:
         )
         give_back(log_id for log_id in held.values() if log_id is not None)
     return len(held)
-
-
-def give_back(references: Iterable[UUID]) -> None:
-    """Release the holds of lines, by the ids of their records, when the caller's transaction commits."""
-    changed = ledger.give_back(list(references))
-    transaction.on_commit(partial(balances.publish, changed))
-
-
-def give_back_forgotten(now: datetime) -> int:
-    """Release the holds of lines that were removed with their batch; return how many. Raises DatabaseError."""
-    first = UUID(int=int((now - _FAR).timestamp() * 1000) << 80)
-    forgotten = ledger.find_forgotten_holds(first, now - _MAX_HOLD)
-    for start in range(0, len(forgotten), MAX_TOGETHER):
-        with transaction.atomic():
-            give_back(forgotten[start : start + MAX_TOGETHER])
-    return len(forgotten)
 
 
 def _encrypt(line: BatchLine, request: NativeRequest) -> str:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from django.db import DatabaseError
 
-from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import Reply
 from apps.kernel.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    # The app that installs itself here does so in every process; most of them answer no request.
+    from apps.gateway.access.policy import Policy
     from apps.gateway.run import ChatRun
 
 log = structlog.get_logger(__name__)

@@ -9,16 +9,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 import msgspec
 import structlog
 
-from apps.gateway.access.policy import Policy
-from apps.gateway.client.http_request import ClientRequest, ClientResponse, TrackedResponse
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content
+
+if TYPE_CHECKING:
+    # The app that installs itself here does so in every process; most of them answer no request.
+    from apps.gateway.access.policy import Policy
+    from apps.gateway.client.http_request import ClientRequest, ClientResponse, TrackedResponse
 
 log = structlog.get_logger(__name__)
 

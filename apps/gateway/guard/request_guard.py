@@ -23,6 +23,7 @@ from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import is_masked, merge_spans, placeholder_of, removed_label, replaced_spans
 from apps.guardrails.findings.scan_types import ArgumentMark, Finding, ScannedFile, Segment, Span, Verdict
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.guardrails.outside import RequestFacts, outside_types
 from apps.guardrails.outside_client import OUTCOMES, AskModel, Judged
 from apps.guardrails.scanning import engine
@@ -32,7 +33,6 @@ from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
 from apps.guardrails.scanning.violations import (
     ACTIONS_TAKEN,
     MAX_VIOLATIONS,
-    ViolationDraft,
     action_taken_of,
     draft_violations,
 )

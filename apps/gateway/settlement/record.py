@@ -16,9 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from apps.billing.ledger import Charge
 from apps.billing.pricing import Bill, Cost, bill_at, cost_by, price_storage
-from apps.gateway.access.credentials import CREDITS
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Choice, Reply
@@ -27,6 +25,7 @@ from apps.gateway.dialects import ClientDialect, client_dialect_of
 from apps.gateway.metrics import RouteName
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.request_profile import logged_session
+from apps.gateway.settlement.settled_record import ENCODER, encode
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
@@ -41,7 +40,6 @@ _UNIFIED = {
     "tool_calls": "tool_calls",
     "content_filter": "content_filter",
 }
-ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
 def open_entry(identifier: UUID, route: RouteName, policy: Policy, request: ClientRequest, chat: Chat) -> Entry:
@@ -159,31 +157,6 @@ def encode_with_answer(entry: Entry, chat: Chat, reply_of: Callable[[], Reply], 
     """Keep the model's answer, for organizations that retain content, and return the record as JSON."""
     keep_answer(entry, chat, reply_of(), speech)
     return encode(entry)
-
-
-def encode(entry: Entry) -> bytes:
-    """Return the record as JSON."""
-    return ENCODER.encode(entry)
-
-
-def charge_of(entry: Entry) -> Charge:
-    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
-    cost = entry.cost or ZERO
-    return Charge(
-        organization_id=entry.organization_id,
-        api_key_id=entry.api_key_id,
-        reference=entry.id,
-        credits=-cost if entry.used_mode == CREDITS else ZERO,
-        usage=cost,
-        storage=entry.data_storage_cost or ZERO,
-        is_held=_is_of_batch(entry.prices),
-    )
-
-
-def _is_of_batch(prices: Any) -> bool:
-    """Return whether a provider's batch API answered; prices are a bill, or what JSON made of one."""
-    share = prices.get("batch_share") if isinstance(prices, dict) else getattr(prices, "batch_share", None)
-    return share is not None
 
 
 def _unified_of(error: ApiError) -> str:

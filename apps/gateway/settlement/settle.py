@@ -17,9 +17,9 @@ from apps.billing import balance_copies, balances, ledger, reservations, worker_
 from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.gateway.settlement.record import charge_of, encode
+from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.guardrails import stored_violations as violations
-from apps.guardrails.scanning.violations import ViolationDraft
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.kernel.concurrency.background import throttled
 from apps.kernel.valkey.shards import ask_each
 from apps.limits import counters

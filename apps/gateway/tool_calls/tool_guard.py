@@ -18,8 +18,8 @@ from apps.gateway.guard.documents import read_document
 from apps.gateway.guard.json_text import JsonText
 from apps.gateway.guard.request_guard import RequestGuard, blocked_error, redactions_of
 from apps.guardrails.findings.scan_types import TOOL_RESULT, ScannedFile, Segment, Verdict
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.violations import ViolationDraft
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.mcp_servers.client import Tool, ToolAnswer

@@ -19,8 +19,9 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.metrics import RouteName, record_request_metrics
 from apps.gateway.settlement import outbox, record
+from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.gateway.tool_calls import ToolCaller
-from apps.guardrails.scanning.violations import ViolationDraft
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
@@ -77,8 +78,8 @@ def enqueue(
     entry.violations = list(violations) if violations else None
     try:
         hold = granted.hold
-        settled = None if hold is None else admit.settle(hold, record.charge_of(entry))
-        outbox.enqueue(worker_name(), record.encode(entry), settled)
+        settled = None if hold is None else admit.settle(hold, charge_of(entry))
+        outbox.enqueue(worker_name(), encode(entry), settled)
     except Exception:
         log.exception("tool_call.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
     record_request_metrics(entry)

@@ -11,17 +11,20 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import cache
 from mimetypes import guess_type
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part, ToolResult
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
 from apps.gateway.dialects.reading.fields import IMAGE_HEAD, image_type_of
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
+
+if TYPE_CHECKING:
+    # The app that installs itself here does so in every process; most of them answer no request.
+    from apps.gateway.access.policy import Policy
 
 # Files in one request.
 MAX_FILES: Final = 20

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from apps.guardrails.findings.redaction import merge_spans
 from apps.guardrails.findings.scan_types import Finding, RuleSettings, ScannedFile, Segment, Span, Verdict
+from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.guardrails.rules import PRIVATE_CATEGORIES, system_rules
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -21,21 +20,6 @@ _OBSERVED: Final = "observed"
 ACTIONS_TAKEN: Final = (*_TAKEN.values(), _OBSERVED)
 # Characters that are shown at either end of a private content of at least so many.
 _SHOWN, _SHORTEST_SHOWN = 2, 8
-
-
-class ViolationDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """One violation, before it is known whose: the columns that a finding has a word for.
-
-    `matched_content` is masked, and empty where it must not be kept; `content_hash` tells the same content again.
-    """
-
-    rule_id: str
-    rule_name: str
-    category: str
-    action_taken: str
-    matched_pattern: str
-    matched_content: str
-    content_hash: str
 
 
 def draft_violations(

@@ -36,6 +36,12 @@ class Family:
     PAGES: ClassVar[Family]
 
 
+def camel(name: str) -> str:
+    """Return a column's name in the API."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
 class Issue(NamedTuple):
     """The problem of one field; `path` as the client wrote it, empty for the whole body."""
 

@@ -269,25 +269,34 @@ def _families_of_prefixes(rows: Iterable[Route]) -> Iterator[tuple[tuple[str, ..
             yield prefix, next(iter(several))
 
 
-# The table of this process; empty until the project sets it.
+# The table of this process, empty until the project sets it; and what sets it when it is first asked for.
 _in_force = RouteTable((), {}, Family.LOGS)
+_load: Callable[[], object] | None = None
 
 
 def put_in_force(table: RouteTable) -> RouteTable:
     """Set this process's table, and return it."""
-    global _in_force
-    _in_force = table
+    global _in_force, _load
+    _in_force, _load = table, None
     return table
+
+
+def load_when_asked(load: Callable[[], object]) -> None:
+    """Have the table set by `load` when it is first asked for: with it come all endpoints and pages."""
+    global _load
+    _load = load
 
 
 def route_table() -> RouteTable:
     """Return this process's table."""
+    if _load is not None:
+        _load()
     return _in_force
 
 
 def family_of(path: str) -> Family:
     """Return the family of the path's errors."""
-    return _in_force.family_of(path)
+    return route_table().family_of(path)
 
 
 # Headers, as WSGI names them, of all of Anthropic's clients, and of Google's clients only.

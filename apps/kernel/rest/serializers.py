@@ -14,15 +14,10 @@ from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 
 from apps.kernel.money import MoneyField, plain
+from apps.kernel.rest.envelopes import camel
 from apps.kernel.rest.pages import read_cursor
 
 _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?")
-
-
-def camel(name: str) -> str:
-    """Return a column's name in the API."""
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
 
 
 class CamelSerializer(serializers.Serializer[Any]):

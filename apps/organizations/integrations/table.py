@@ -14,8 +14,7 @@ from django.db.models import Model, QuerySet
 
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres.rows import find_row, lock_row
-from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.rest.serializers import camel
+from apps.kernel.rest.envelopes import InvalidFields, Issue, camel
 from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
 from apps.organizations.access import NO_ORGANIZATION, access_organization
 from apps.organizations.journal import audit

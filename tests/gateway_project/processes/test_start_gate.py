@@ -16,8 +16,9 @@ from gateway_project.processes.start_gate import START, StartGate, await_start
 PROGRAM = """
 from gateway_project.processes.start_gate import await_start
 print('loaded', flush=True)
-await_start()
-print('on')
+done = []
+await_start(lambda: done.append('done'))
+print(*done, 'on')
 """
 
 
@@ -41,7 +42,7 @@ def held(gate: StartGate) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (StartGate.open, (0, "on\n", "")),
+        (StartGate.open, (0, "done on\n", "")),
         # The death of the server does the same.
         (StartGate.close, (1, "", "the server has ended during its set-up\n")),
     ],

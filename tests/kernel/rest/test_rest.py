@@ -14,11 +14,11 @@ from rest_framework.settings import api_settings
 
 from apps.kernel.ids import new_id, request_id_of
 from apps.kernel.money import plain
-from apps.kernel.rest.envelopes import InvalidFields
+from apps.kernel.rest.envelopes import InvalidFields, camel
 from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.pages import page_of, read_cursor, write_cursor
 from apps.kernel.rest.request_headers import find_bearer
-from apps.kernel.rest.serializers import CamelSerializer, DecimalTextField, TextField, camel
+from apps.kernel.rest.serializers import CamelSerializer, DecimalTextField, TextField
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import Tags, run_checks
+from django.core.checks import run_checks
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
     help = "Migrate, load the catalog, make the log's partitions, compare balances; in development, the demo account."
     # Those of the settings. All others are of the code: to make them, every view and page would be loaded.
-    requires_system_checks = (Tags.security,)
+    requires_system_checks = ("settings",)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line; in development without what only an operator asks."""

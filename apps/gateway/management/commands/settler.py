@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
@@ -54,7 +53,7 @@ class Command(BaseCommand):
 
     help = "Write finished requests to the log and the ledger."
     # Those of the settings. All others are of the code: to make them, every view and page would be loaded.
-    requires_system_checks = (Tags.security,)
+    requires_system_checks = ("settings",)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
