@@ -18,9 +18,11 @@ Prices = tuple[Decimal, Decimal, Decimal | None]
 # Names that cost something else here than there, and why.
 EXCEPTIONS: Final[dict[Name, str]] = {
     ("cohere", "command-a-plus-05-2026"): "the list has 0, for a preview; Cohere charges for it",
+    ("google", "gemini-4-argon"): "the list has the launch prices, which end on 2026-11-30",
     ("morph", "morph-dsv4flash"): "prices have six digits, and the list's are rounded up to them",
     ("sail", "zai-org/GLM-5.3"): "cached input has three digits at Sail, and the list's are rounded to cents",
     ("sail", "zai-org/GLM-5.3-Flash"): "cached input has three digits at Sail, and the list's are rounded to cents",
+    ("vertex", "gemini-4-argon"): "the list has the launch prices, which end on 2026-11-30",
     ("vertex", "mistral-nemo@2407"): "the list has 3 for both; it is the version that `@latest` is, for 0.15",
 }
 
