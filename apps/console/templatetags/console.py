@@ -140,8 +140,8 @@ def naming(text: object, row: object) -> str:
 @register.filter
 def row_words(row: object) -> str | SafeString:
     """Write the name of a row as it is, and the words of an alert rule with their numbers marked."""
-    words = alert_words(row)
-    return mark_numbers(words) if isinstance(row, AlertRule) else words
+    written = alert_words(row)
+    return mark_numbers(written) if isinstance(row, AlertRule) else written
 
 
 @register.simple_tag
