@@ -22,6 +22,8 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+# Line breaks beside the usual one: without double quotes they are read as blanks.
+_RARE_BREAKS: Final = "\x85\u2028\u2029"
 # libyaml's reader takes a tenth of the time.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -150,7 +152,8 @@ class _Writer(yaml.SafeDumper):
 
 
 def _write_text(writer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return writer.represent_scalar("tag:yaml.org,2002:str", text, style=None if _plain(text) == text else '"')
+    is_plain = _plain(text) == text and not any(sign in text for sign in _RARE_BREAKS)
+    return writer.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
 
 _Writer.add_representer(str, _write_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway_project.config_as_code.yaml_file import MAX_BYTES, MAX_DEPTH, ConfigError, read_yaml, write_yaml
@@ -59,6 +59,8 @@ values = st.recursive(
 )
 
 
+@example("\x85")
+@example("one\u2028two\u2029")
 @given(values)
 def test_what_is_written_is_read_the_same(value: object) -> None:
     assert read_yaml(write_yaml({"value": value}).encode()) == {"value": value}
