@@ -50,7 +50,7 @@ from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.settlement import outbox, record, worker_lease
-from apps.gateway.settlement.settled_record import encode
+from apps.gateway.settlement.outbox import encode
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id

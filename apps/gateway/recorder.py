@@ -39,8 +39,8 @@ from apps.gateway.metrics import record_request_metrics
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, is_scored, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
+from apps.gateway.settlement.outbox import charge_of, encode
 from apps.gateway.settlement.record import count_call
-from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost

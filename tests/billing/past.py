@@ -13,7 +13,7 @@ from django.db import connection
 from apps.billing import ledger, reconciliation
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.settled_record import encode
+from apps.gateway.settlement.outbox import encode
 from apps.keys.models import ApiKey
 from apps.logs.entry import Entry
 from tests.logs.entries import entry, id_at

@@ -15,8 +15,8 @@ from apps.billing.ledger import Charge
 from apps.gateway.models import Reconciliation
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement import reconcile as nightly
+from apps.gateway.settlement.outbox import encode
 from apps.gateway.settlement.settle import settle
-from apps.gateway.settlement.settled_record import encode
 from apps.keys.models import ApiKey
 from apps.logs import partitions, writer
 from apps.logs.models import LogRetention, RequestLog

@@ -17,8 +17,8 @@ from django.db import connection, transaction
 from apps.billing import balance_copies, balances, reservations, worker_leases
 from apps.billing.reservations import ReservationOutcome
 from apps.gateway.settlement import dead_letters, outbox
+from apps.gateway.settlement.outbox import encode
 from apps.gateway.settlement.settle import settle, sweep
-from apps.gateway.settlement.settled_record import encode
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
 from apps.limits import counters

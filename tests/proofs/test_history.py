@@ -15,7 +15,7 @@ from apps.billing import balances, ledger, reservations
 from apps.billing.balances import publish_or_raise
 from apps.billing.reservations import ExtensionOutcome, ReservationOutcome, ReservationRequest
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.settled_record import charge_of, encode
+from apps.gateway.settlement.outbox import charge_of, encode
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.valkey import generation

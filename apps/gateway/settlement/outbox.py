@@ -26,12 +26,14 @@ import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
+from apps.billing.ledger import Charge
 from apps.billing.reservations import SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics import RECORDS_REPLAYED, RECORDS_SPOOLED
 from apps.gateway.settlement import spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.money import ZERO
 from apps.kernel.valkey.redis import (
     SHARD_COUNT,
     SHARDS,
@@ -43,6 +45,8 @@ from apps.kernel.valkey.redis import (
     shard_of,
 )
 from apps.kernel.valkey.shards import ask_each, ask_those_there
+from apps.logs.entry import Entry
+from apps.organizations.models import Mode
 
 # Bytes of records that a process keeps; beyond, the oldest go. The settler usually has a record within half a second.
 ROOM: Final = 16 * 1024 * 1024
@@ -507,3 +511,33 @@ def _lengths() -> tuple[dict[int, int], RedisError | None]:
         # One server away fails all: each is asked by itself.
         answers, failure = ask_those_there(lambda shard: (shard, int(store.xlen(STREAMS[shard]))))
         return dict(answers), failure
+
+
+# --- a record: its JSON, and what it moves
+
+ENCODER: Final = msgspec.json.Encoder(uuid_format="canonical")
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the record as JSON."""
+    return ENCODER.encode(entry)
+
+
+def charge_of(entry: Entry) -> Charge:
+    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
+    cost = entry.cost or ZERO
+    return Charge(
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        reference=entry.id,
+        credits=-cost if entry.used_mode == Mode.CREDITS else ZERO,
+        usage=cost,
+        storage=entry.data_storage_cost or ZERO,
+        is_held=_is_of_batch(entry.prices),
+    )
+
+
+def _is_of_batch(prices: Any) -> bool:
+    """Return whether a provider's batch API answered; prices are a bill, or what JSON made of one."""
+    share = prices.get("batch_share") if isinstance(prices, dict) else getattr(prices, "batch_share", None)
+    return share is not None

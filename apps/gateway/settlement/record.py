@@ -25,7 +25,7 @@ from apps.gateway.dialects import ClientDialect, client_dialect_of
 from apps.gateway.metrics import RouteName
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.request_profile import logged_session
-from apps.gateway.settlement.settled_record import ENCODER, encode
+from apps.gateway.settlement.outbox import ENCODER, encode
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard

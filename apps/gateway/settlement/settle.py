@@ -16,8 +16,7 @@ from django.db import transaction
 from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
 from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.settlement import dead_letters, outbox
-from apps.gateway.settlement.outbox import OutboxMessage
-from apps.gateway.settlement.settled_record import charge_of, encode
+from apps.gateway.settlement.outbox import OutboxMessage, charge_of, encode
 from apps.guardrails import stored_violations as violations
 from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.kernel.concurrency.background import throttled

@@ -19,7 +19,7 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.metrics import RouteName, record_request_metrics
 from apps.gateway.settlement import outbox, record
-from apps.gateway.settlement.settled_record import charge_of, encode
+from apps.gateway.settlement.outbox import charge_of, encode
 from apps.gateway.tool_calls import ToolCaller
 from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.kernel.errors import ApiError

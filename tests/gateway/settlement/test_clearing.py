@@ -18,8 +18,8 @@ from apps.billing.worker_leases import worker_name
 from apps.gateway.metrics import BALANCE_SHEET_DIFFERENCE
 from apps.gateway.models import BalanceSheet, ClearingAccount
 from apps.gateway.settlement import clearing, outbox
+from apps.gateway.settlement.outbox import encode
 from apps.gateway.settlement.reconcile import PATIENCE
-from apps.gateway.settlement.settled_record import encode
 from apps.gateway.settlement.tasks import draw_balance_sheet, read_clearing
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO

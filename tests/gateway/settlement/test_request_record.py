@@ -18,8 +18,8 @@ from apps.gateway.canonical.chat import (
     ToolChoice,
     WebSearchTool,
 )
+from apps.gateway.settlement.outbox import charge_of
 from apps.gateway.settlement.record import complete, fail, keep_request, open_entry, set_usage_and_cost
-from apps.gateway.settlement.settled_record import charge_of
 from apps.kernel.errors import AllProvidersFailed, ApiError, ClientGone, InternalError, InvalidRequest, RateLimited
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import ModelPass, Usage

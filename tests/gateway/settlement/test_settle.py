@@ -17,9 +17,8 @@ from apps.billing.models import LedgerEntry
 from apps.billing.reservations import Hold, Note, ReservationRequest
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.outbox import OutboxMessage
+from apps.gateway.settlement.outbox import OutboxMessage, charge_of, encode
 from apps.gateway.settlement.settle import settle, sweep
-from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.kernel.money import NANO
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client

@@ -17,8 +17,7 @@ from apps.batches import line_runs
 from apps.batches.models import Batch, BatchFormat, BatchLine, BatchStatus, LineOutcome
 from apps.billing.models import LedgerEntry
 from apps.gateway.settlement import settle as settlement
-from apps.gateway.settlement.outbox import OutboxMessage
-from apps.gateway.settlement.settled_record import encode
+from apps.gateway.settlement.outbox import OutboxMessage, encode
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog

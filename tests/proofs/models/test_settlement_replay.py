@@ -15,8 +15,8 @@ from apps.billing import balance_copies, balances, ledger, reservations, worker_
 from apps.billing.reservations import ReservationOutcome, ReservationRequest
 from apps.gateway.settlement import outbox, retransmission, spool
 from apps.gateway.settlement import settle as settlement
+from apps.gateway.settlement.outbox import charge_of, encode
 from apps.gateway.settlement.retransmission import Retransmission
-from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.valkey import generation

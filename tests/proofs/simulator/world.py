@@ -23,9 +23,8 @@ from apps.billing.balance_copies import LedgerWatch
 from apps.billing.reservations import Hold, ReservationOutcome, ReservationRequest
 from apps.gateway.settlement import outbox, retransmission
 from apps.gateway.settlement import settle as settlement
-from apps.gateway.settlement.outbox import OutboxReader, RetransmissionBuffer
+from apps.gateway.settlement.outbox import OutboxReader, RetransmissionBuffer, charge_of, encode
 from apps.gateway.settlement.retransmission import Retransmission
-from apps.gateway.settlement.settled_record import charge_of, encode
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.valkey import generation, redis
