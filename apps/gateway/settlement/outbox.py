@@ -7,6 +7,9 @@ is retried until one does (docs/adr/0087). A record may be in the stream twice; 
 The retransmission buffer has copies of pushed records that are not known to be settled, in one block of memory, used in
 turn: to keep each where it was made would give the next request new memory for its own, which took 1 to 5 % of a busy
 worker's time.
+
+A record's JSON and what it moves are here too: whoever sends one and the settler need both, and the settler loads
+nothing of how requests are answered.
 """
 
 from __future__ import annotations
