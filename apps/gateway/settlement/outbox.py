@@ -8,8 +8,8 @@ The retransmission buffer has copies of pushed records that are not known to be 
 turn: to keep each where it was made would give the next request new memory for its own, which took 1 to 5 % of a busy
 worker's time.
 
-A record's JSON and what it moves are here too: whoever sends one and the settler need both, and the settler loads
-nothing of how requests are answered.
+A record's JSON and what it moves are here too: the sender and the settler need both, and the settler loads nothing of
+how requests are answered.
 """
 
 from __future__ import annotations
