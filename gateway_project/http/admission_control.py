@@ -37,6 +37,9 @@ _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 # Share of the longest wait that a request in the queue may expect: in a burst, and once the queue has not been
 # empty for so many seconds.
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.8, 0.25, 0.5
+# Commands without an answer of the store at which no request starts: in a stall of the store more would start in each
+# turn, and all would go on in the turn in which it answers.
+_MAX_UNANSWERED: Final = 32
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
 # The message for a client whose request is shed.
@@ -66,14 +69,17 @@ class AdmissionControl:
         max_wait: float,
         clock: Callable[[], float] = time.monotonic,
         hub: Any = None,
+        unanswered: Callable[[], int] = lambda: 0,
     ) -> None:
         """Let `most` requests be worked on or wait, each no longer than `max_wait` seconds.
 
-        `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it.
+        `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it. `unanswered` tells how many
+        commands of requests the store has not answered.
         """
         self.in_progress = 0
         self._most = most
         self._max_wait = max_wait
+        self._unanswered = unanswered
         self._clock = clock
         self._queue: FairQueue[_Waiting] = FairQueue()
         self._hub: Any = hub or gevent.get_hub()
@@ -126,6 +132,8 @@ class AdmissionControl:
         self.note(client)
         if self.waiting or self.in_progress >= self._most or self._has_lasted(self._turn_began):
             return False
+        if self._unanswered() >= _MAX_UNANSWERED:
+            return False
         self.in_progress += 1
         return True
 
@@ -168,7 +176,9 @@ class AdmissionControl:
         """
         now, taken = self._clock(), 0
         least, self._left = max(self._left // 2, 1), 0
-        while self.waiting and (taken < least or not self._has_lasted(self._round_began)):
+        while self.waiting and self._unanswered() < _MAX_UNANSWERED:
+            if taken >= least and self._has_lasted(self._round_began):
+                break
             one = self._queue.take()
             if one.greenlet is None:
                 continue

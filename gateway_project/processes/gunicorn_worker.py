@@ -97,12 +97,14 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     @cached_property
     def connection_settings(self) -> ConnectionSettings:
         """The settings of all connections."""
+        from apps.kernel.valkey import redis
         from gateway_project.http import client_events
 
         cfg = self.cfg
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
-        admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
+        limits = self.limits
+        admission = AdmissionControl(limits.requests_in_progress, limits.queue_time, unanswered=redis.unanswered)
         return ConnectionSettings(
             application=self.wsgi,
             limits=HeadLimits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from bench.machine import run_at_once
 from tests.attack.wire import BYSTANDER, chat, connect, edit, read_answer, request, status_in
 from tests.stack.product import PROJECT, Product, free_port
 
@@ -173,10 +174,8 @@ def _count(waits: Waits, answer: bytes, due: str = "200") -> None:
 
 
 def _undisturbed(work: Callable[[], None]) -> None:
-    """Run a client's work as on a machine of its own: its waits are the product's, none of them for a core of this one.
-    Where that takes rights that the user lacks, they are both."""
-    with suppress(AttributeError, PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    """Run a client's work as on a machine of its own: its waits are the product's, none of them for a core here."""
+    run_at_once()
     work()
 
 

@@ -16,9 +16,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import cycle
 from statistics import mean, stdev
 
 from tests.attack.wire import ATTACKER, HERE, status_in
+
+# Together they may have more connections than a worker takes from one address.
+_ADDRESSES = [ATTACKER, "127.0.0.67", "127.0.0.68", "127.0.0.69"]
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
@@ -59,6 +63,7 @@ class Crowd:
         self._port = port
         self._waiting = selectors.DefaultSelector()
         self._open: set[socket.socket] = set()
+        self._addresses = cycle(_ADDRESSES)
         # Connections that have been answered, and from when on they may be asked again; the first of them first.
         self._kept: list[tuple[float, int, socket.socket]] = []
         self.answers: list[Answered] = []
@@ -75,7 +80,7 @@ class Crowd:
             sock = socket.socket()
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((ATTACKER, 0))
+            sock.bind((next(self._addresses), 0))
             sock.connect_ex((HERE, self._port))
         self._open.add(sock)
         self._waiting.register(sock, selectors.EVENT_WRITE, _Client(sock, request, due))

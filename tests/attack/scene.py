@@ -17,7 +17,7 @@ from typing import Any
 import requests
 from redis import Redis
 
-from bench.machine import MEASURED, OTHERS, pin
+from bench.machine import MEASURED, OTHERS, pin, run_at_once
 from bench.subjects import upstream
 from tests.attack.bystanders import workers_of
 from tests.stack.product import PROJECT, Product, eventually, free_port
@@ -81,7 +81,8 @@ def scene(**settings: str) -> Iterator[Scene]:
 
     The sandbox's models are answered by the bench's upstream, which is as quick as one thread can be: who waits for a
     provider that cannot keep up says nothing about the gateway. Attackers, bystanders and providers come from machines
-    of their own: they leave one core to the product, which uses all, as it does where it is deployed.
+    of their own: they leave one core to the product, which uses all, as it does where it is deployed, and the provider
+    gets a core as soon as an answer is due.
     """
     with (
         _on_other_cores(),
@@ -96,6 +97,8 @@ def scene(**settings: str) -> Iterator[Scene]:
         product = Product(home, **{**SETTINGS, **fixed, **settings})
         try:
             pin([product.pid], MEASURED | OTHERS)
+            for pid in quick.workers:
+                run_at_once(pid)
             yield _set(product, home, provider)
         finally:
             product.stop()

@@ -256,6 +256,11 @@ def flush() -> None:
         _multiplexer().flush()
 
 
+def unanswered() -> int:
+    """Return how many small commands of this process the store has not answered yet."""
+    return _multiplexer().unanswered
+
+
 class LuaScript:
     """An atomic script, sent by its digest and loaded on first use or after a restart of the store."""
 

@@ -250,6 +250,11 @@ class ClusterMultiplexer:
             gevent.spawn(self._learn, error, node)
             raise
 
+    @property
+    def unanswered(self) -> int:
+        """Small commands that the slowest node has not answered yet."""
+        return max((wire.unanswered for wire in self._wires.values()), default=0)
+
     def flush(self) -> None:
         """Wait until all nodes have answered every command sent so far. Raises RedisError."""
         for wire in list(self._wires.values()):

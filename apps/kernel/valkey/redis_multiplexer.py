@@ -104,6 +104,11 @@ class RedisMultiplexer:
         except RedisConnectionError:
             lane.open().send_nowait(command, heard)
 
+    @property
+    def unanswered(self) -> int:
+        """Small commands that the store has not answered yet."""
+        return self._small.unanswered
+
     def flush(self) -> None:
         """Wait until the store has answered every command sent so far. Raises RedisError."""
         for lane in (self._small, self._large):
@@ -131,6 +136,11 @@ class _Lane:
         # Shared by all who need a connection while one is being opened.
         self._opening: AsyncResult[_SharedConnection] | None = None
         self._paused_until = 0.0
+
+    @property
+    def unanswered(self) -> int:
+        """Commands without an answer."""
+        return 0 if self._wire is None else self._wire.unanswered
 
     def flush(self) -> None:
         """Wait until the store has answered all commands sent before, if this is open. Raises RedisError."""
@@ -219,6 +229,11 @@ class _SharedConnection:
         self._leaving: deque[tuple[Waiter[None], _FailureListener]] = deque()
         self._something = Event()
         self._greenlets = [gevent.spawn(self._guard, work) for work in (self._write, self._read, self._look)]
+
+    @property
+    def unanswered(self) -> int:
+        """Commands without an answer."""
+        return len(self._waiting) + len(self._unsent)
 
     def send_nowait(self, command: bytes, failed: Callable[[RedisError], object]) -> None:
         """Send a packed command with other pending ones; return once it has left. Raises RedisError; `failed` is then

@@ -36,9 +36,11 @@ class Worker:
         self.loop = self
         self.outcomes: list[tuple[str, str, float]] = []
         self.cost = 0.0
+        # Commands that the store has not answered.
+        self.unanswered = 0
         self._main = getcurrent()
         self._turn_begins, self._turn_ends = Watcher(), Watcher()
-        self.control = AdmissionControl(most, max_wait, lambda: self.now, self)
+        self.control = AdmissionControl(most, max_wait, lambda: self.now, self, lambda: self.unanswered)
 
     def check(self, **_: Any) -> Watcher:
         return self._turn_begins
@@ -267,3 +269,30 @@ def test_a_worker_without_time_starts_half_as_many_as_it_answers(busy: Worker) -
     busy.begin_turn()
     busy.end_turn()
     assert busy.count("started") == 5
+
+
+def test_no_request_starts_while_the_store_is_behind_and_clients_take_turns_afterwards() -> None:
+    worker = Worker()
+    worker.begin_turn()
+    worker.unanswered = 32
+    worker.ask("a", 3)
+    worker.ask("b")
+    assert [started_in_a_turn(worker) for _ in range(3)] == [0, 0, 0]
+    assert worker.control.waiting == 4
+    worker.unanswered = 31
+    assert started_in_a_turn(worker) == 4
+    assert "".join(client for _, client, _ in worker.outcomes) == "abaa"
+
+
+def test_who_waits_for_a_store_that_is_behind_for_too_long_is_refused() -> None:
+    worker = Worker()
+    worker.begin_turn()
+    worker.unanswered = 32
+    worker.ask("a")
+    worker.now += 2.1
+    worker.begin_turn()
+    worker.end_turn()
+    assert (worker.outcomes, worker.control.waiting) == ([], 1)
+    worker.unanswered = 0
+    worker.end_turn()
+    assert [outcome for outcome, *_ in worker.outcomes] == ["refused"]

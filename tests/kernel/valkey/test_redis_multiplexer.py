@@ -292,6 +292,23 @@ def test_flush_waits_for_small_and_large_commands(line: Line) -> None:
     assert failures == []
 
 
+def test_unanswered_counts_small_commands_until_the_store_has_answered(line: Line) -> None:
+    assert line.unanswered == 0
+    name = line.execute("CLIENT", "ID")
+    assert line.unanswered == 0
+    asking = [gevent.spawn(line.execute, *words) for words in (("BLPOP", "test:slow", 5), ("PING",), ("PING",))]
+    gevent.sleep(0)
+    assert line.unanswered == 3
+    client().rpush("test:slow", "done")
+    gevent.joinall(asking, raise_error=True)
+    assert line.unanswered == 0
+    lost = gevent.spawn(line.send_nowait, ("BLPOP", "test:never", 5), lambda _: None)
+    lost.join()
+    assert line.unanswered == 1
+    client().execute_command("CLIENT", "KILL", "ID", name)
+    wait_until(lambda: line.unanswered == 0)
+
+
 class Hanging:
     """A connection to a store that takes it and does not greet."""
 
