@@ -559,9 +559,12 @@ def flight_key(organization_id: UUID) -> str:
     return money_key(f"flight:{organization_id}", shard_of(organization_id))
 
 
-def find_key_ceiling(limits: LimitHolds | None, organization_id: UUID, api_key_id: UUID) -> int | None:
+def find_key_ceiling(limits: LimitHolds | None) -> int | None:
     """Return the most that a key's usage may reach by its own limit, in 1e-9 USD; None without one."""
-    return None if limits is None else limits.ceilings.get(balances.key("key", api_key_id, organization_id))
+    # The first one, if any: its counter is the key's balance.
+    if limits is None or not limits.money or balances.USAGE not in limits.money[0]:
+        return None
+    return limits.ceilings[limits.money[0]]
 
 
 def rate_key(rate: RateLimit, shard: int) -> str:
@@ -611,8 +614,9 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     limits, tokens = request.limits, request.tokens
-    note = Note("0", "0", holds, request.payload, counted)
-    if limits is not None:
+    if limits is None:
+        note = Note("0", "0", holds, request.payload, counted)
+    else:
         holds += limits.money
         note = Note("0", "0", holds, request.payload, counted, limits.counts_for(tokens.prompt))
     keys = [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every]

@@ -107,7 +107,7 @@ _reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
 
 def remember(request: ReservationRequest, answer: ReservationResult) -> None:
     """Remember the balances that the store returned with a reservation."""
-    limit = find_key_ceiling(request.limits, request.organization_id, request.api_key_id)
+    limit = find_key_ceiling(request.limits)
     if answer.credits_left is not None:
         _remember_balance(request.organization_id, answer.credits_left)
     elif answer.outcome is ReservationOutcome.NO_CREDITS:

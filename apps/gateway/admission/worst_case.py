@@ -93,6 +93,11 @@ class WorstCase(msgspec.Struct, frozen=True):
     # Each candidate's tariff.
     tariffs: tuple[tuple[Candidate, Tariff], ...] = ()
 
+    @property
+    def max_tokens(self) -> int:
+        """The tokens of the longest answer of any candidate."""
+        return max([tariff.max_tokens for _, tariff in self.tariffs], default=0)
+
 
 # The worst case of a free request.
 NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, part=ZERO, least=ZERO)
@@ -200,7 +205,7 @@ def allowance_of(
     if (
         not chat.stream
         and (not hold.balances or hold.amount_nanos >= nanos_up(worst.cost))
-        and (tokens is None or all(tokens >= tariff.max_tokens for _, tariff in worst.tariffs))
+        and (tokens is None or tokens >= worst.max_tokens)
     ):
         return None
     return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold, worst.tariffs)
