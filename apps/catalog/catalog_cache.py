@@ -157,10 +157,13 @@ __all__ = ["Catalog", "CatalogCache", "CatalogModel", "CatalogProvider", "Offer"
 
 log = structlog.get_logger(__name__)
 
-# Seconds after which a copy is compared with the generation without a notification; a copy in use is compared in the
-# background the second number of seconds earlier.
-MAX_AGE = 60.0
+# Seconds after which a copy is compared with the generation before it is used; a copy in use is compared in the
+# background the second number of seconds earlier, so that listings show a change of prices within seconds. Requests do
+# not wait for that: the store refuses an older generation.
+MAX_AGE = 15.0
 RENEWED_BEFORE = 12.0
+# The same while Redis does not tell the generation: each time the rows are read again.
+MAX_AGE_IN_AN_OUTAGE = 60.0
 # Seconds for which a copy stays in use after a failed renewal.
 PAUSE_AFTER_FAILURE = 5.0
 
@@ -242,7 +245,7 @@ class CatalogCache:
                 self._failed_until = self._trusted_until = time.monotonic() + PAUSE_AFTER_FAILURE
                 return catalog
         self._catalog = catalog
-        self._trusted_until = time.monotonic() + MAX_AGE
+        self._trusted_until = time.monotonic() + (MAX_AGE_IN_AN_OUTAGE if token is None else MAX_AGE)
         return catalog
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
 from threading import Barrier, Event, Lock
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection
@@ -282,10 +284,38 @@ def test_an_old_copy_is_compared_with_the_generation(
     assert source.read_under == ["one", "two"]
 
 
+def test_a_copy_in_use_is_compared_in_the_background_within_seconds(
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(catalog_cache, "run_in_background", begun.append)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    first = copy.current()
+    source.word = "two"
+    now += 2.9
+    assert (copy.current() is first, begun) == (True, [])
+    now += 0.2
+    assert (copy.current() is first, len(begun)) == (True, 1)
+    begun[0]()
+    assert (copy.current().generation, source.read_under) == ("two", ["one", "two"])
+
+
+def test_a_copy_that_was_not_in_use_is_compared_before_it_is_used(
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    copy.current()
+    source.word = "two"
+    now += 15
+    assert copy.current().generation == "two"
+
+
 def test_an_old_copy_is_read_anew_while_redis_cannot_tell(
     source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_cache, "MAX_AGE", 0.0)
+    monkeypatch.setattr(catalog_cache, "MAX_AGE_IN_AN_OUTAGE", 0.0)
     source.word = None
     first = copy.current()
     second = copy.current()
