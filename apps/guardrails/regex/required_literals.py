@@ -150,35 +150,50 @@ class MatchReach(NamedTuple):
                     first = max(at - before, 0)
                 last = at + after
             return self._possible([*windows[1:], (first, min(last, len(utf8)))], utf8)
-        text = utf8.translate(_BLANKS) if self.stop == b" " else utf8
+        stop, size = self.stop, len(utf8)
+        text = utf8.translate(_BLANKS) if stop == b" " else utf8
+        before = size if self.before == math.inf else int(self.before)
+        after = size if self.after == math.inf else int(self.after)
+        # A match without a bound that begins before the end of the last window is in that window.
+        from_last = bool(stop) and self.before == math.inf
         closed = 0
         for at in places:
             # A window that ends at `stop`, or with the text, holds the windows of all places before its end.
             if at < closed:
                 continue
-            start, end = self._window(at, text, last)
+            start, end = self._window(at, last if from_last else at - before, at + after, text)
             if not is_ascii and not utf8[start:end].isascii():
-                start, end = self._window(at, text, last, _MAX_CHARACTER)
+                first = last if from_last else at - _MAX_CHARACTER * before
+                start, end = self._window(at, first, at + _MAX_CHARACTER * after, text)
             while windows and start <= windows[-1][1]:
                 start, end = min(start, windows[-1][0]), max(end, windows.pop()[1])
             windows.append((start, end))
             last = end
-            closed = end if text[end : end + 1] in (self.stop, b"") else 0
+            closed = end if end == size or text[end : end + 1] == stop else 0
         return self._possible(windows, utf8)
 
     def _possible(self, windows: Windows, utf8: bytes) -> Windows:
         if self.needs_digit:
             windows = [window for window in windows if _has_digit(utf8[slice(*window)])]
-        return [(start, end) for start, end in windows if end - start >= self.least]
+        least = self.least
+        return [window for window in windows if window[1] - window[0] >= least]
 
-    def _window(self, at: int, text: bytes, last: int, wide: int = 1) -> tuple[int, int]:
-        # A match without a bound that begins before the end of the last window is in that window.
-        start = last if self.before == math.inf and self.stop else int(max(at - wide * self.before, 0))
-        end = int(min(at + wide * self.after, len(text)))
+    def _window(self, at: int, start: int, end: int, text: bytes) -> tuple[int, int]:
+        """Return the part of these bounds around a place that is in the text and has no `stop`."""
+        # Comparisons, not `min` and `max`: this runs some two hundred times for a page of text.
+        if start < 0:
+            start = 0
+        if end > len(text):
+            end = len(text)
         if self.stop:
-            start = max(min(start, at), text.rfind(self.stop, start, at) + 1)
-            stop = text.find(self.stop, at, end)
-            end = end if stop < 0 else stop
+            if start > at:
+                start = at
+            before = text.rfind(self.stop, start, at)
+            if before >= 0:
+                start = before + 1
+            beyond = text.find(self.stop, at, end)
+            if beyond >= 0:
+                end = beyond
         return start, end
 
 
