@@ -90,8 +90,12 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 
 def search_results(request: HttpRequest) -> HttpResponse:
-    """Show the results of `?s=` under the search box, as the admin's theme asks for them."""
+    """Show the results of `?s=` under the search box, or as the entries of the window of Ctrl + K (`extended`), as the
+    admin's theme asks for them."""
     term = request.GET.get("s", "").strip()[:MAX_TERM]
+    if request.GET.get("extended"):
+        results = [(group.title, one) for group in search(request, term) for one in group.results]
+        return TemplateResponse(request, "admin/find_commands.html", {"term": term, "results": results})
     return TemplateResponse(request, "admin/find_results.html", {"term": term, "groups": search(request, term)})
 
 

@@ -22,6 +22,7 @@ from tests.browser.axe import ALL_LOOKS, LOOKS, NARROW, WIDE, look, screenshot, 
 from tests.support.cast import World
 from tests.support.chromium import PROGRAM, Browser, chromium
 from tests.support.console_client import Visitor
+from tests.support.landmarks import repeated_landmarks
 from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import _stub, stripe
 from tests.support.shipped_catalog import stock
@@ -70,6 +71,11 @@ def complaints(browser: Browser, address: str, name: str) -> Iterator[str]:
     """Open a page; yield what is wrong with it."""
     look(browser, "light", WIDE)
     browser.open(address)
+    yield from complaints_of_shown_page(browser, name)
+
+
+def complaints_of_shown_page(browser: Browser, name: str) -> Iterator[str]:
+    """Yield what is wrong with the page that is shown."""
     # Wait until scripts have drawn their charts.
     browser.wait("!document.querySelector('[data-chart]') || document.querySelector('[data-chart] svg')")
     if (sent := browser.run(_BYTES)) > MAX_BYTES:
@@ -105,12 +111,22 @@ def test_every_route_is_a_page_that_is_looked_at_or_none(world: World, stripe: S
     for name in console_pages.pages():
         answer = olivia.open(console_pages.path_of(name, ids))
         assert (answer.status_code, b"<h1>" in answer.content) == (200, True), name
+        assert repeated_landmarks(answer.content.decode()) == [], name
     others = {"asked": "chat", "sink_id": "x", "destination_id": "x", "card_id": "x", "number": 0}
     for name in console_pages.NO_PAGE:
         answer = olivia.open(console_pages.path_of(name, ids, **others))
         is_page = not answer.streaming and answer.status_code == 200 and b"<h1>" in answer.content
         assert not is_page, name
     assert set(console_pages.routes()) > console_pages.NO_PAGE
+
+
+def test_landmarks_of_one_role_and_name_are_found() -> None:
+    keys = '<section aria-labelledby="keys"><h2 id="keys">API <em>keys</em></h2>%s</section>'
+    assert repeated_landmarks(keys % '<div role="region" aria-label="api keys"></div>') == [("region", "api keys")]
+    assert repeated_landmarks("<nav></nav><nav><br></nav>") == [("navigation", "")]
+    # A group is no landmark, nor is a section without a name; other roles and hidden parts do not count.
+    assert repeated_landmarks(keys % '<div role="group" aria-labelledby="keys"></div><section></section>') == []
+    assert repeated_landmarks(keys % '<nav aria-label="API keys"></nav><div hidden><nav></nav></div><nav></nav>') == []
 
 
 @in_a_browser
@@ -127,6 +143,37 @@ def test_a_filled_page_is_good(
             for name in share(number, console_pages.pages())
             for one in complaints(browser, live_server.url + console_pages.path_of(name, ids), name)
         ]
+        assert [*found, *problems(browser)] == []
+
+
+@in_a_browser
+@pytest.mark.long
+def test_a_page_that_answers_a_form_is_good(
+    world: World, stripe: StripeStub, mcp_server: StandIn, live_server: Any, tmp_path: Path
+) -> None:
+    ids = console_pages.fill(world, stripe, mcp_server)
+    # Page, texts for its form, selectors to click, and an element of the answer.
+    forms: list[tuple[str, dict[str, str], tuple[str, ...], str]] = [
+        ("mcp_server", {}, ("form[action$='/look'] button",), "#tools ~ .table-wrap"),
+        ("limits", {"[name=counts]": "requests", "[name=amount]": "1"}, ("[name=preview]",), "#preview ~ .table-wrap"),
+        ("key", {}, ("[value=rotate]",), "#token"),
+        ("management_keys", {"[name=name]": "Terraform"}, ("[name=scopes]", "main .form .primary"), "#token"),
+    ]
+    with chromium(tmp_path) as browser:
+        visit(browser, live_server.url, world.olivia)
+        found = []
+        for name, fields, clicked, shown in forms:
+            look(browser, "light", WIDE)
+            browser.open(live_server.url + console_pages.path_of(name, ids))
+            for selector, value in fields.items():
+                browser.fill(selector, value)
+            for selector in clicked:
+                browser.click(selector)
+            browser.wait(f"document.readyState === 'complete' && document.querySelector('{shown}')")
+            found += complaints_of_shown_page(browser, f"{name}-sent")
+        for name, model in (("own_server", "llama3.2:latest"), ("provider_models", "old-model")):
+            address = f"{live_server.url}{console_pages.path_of(name, ids)}?model={model}"
+            found += complaints(browser, address, f"{name}-chosen")
         assert [*found, *problems(browser)] == []
 
 

@@ -95,7 +95,8 @@ def test_a_filled_page_is_accessible_and_writes_numbers_in_the_readers_locale(
         page = f"{live_server.url}/app/o/{caller.organization_id}/playground?model=sandbox/tools&other=sandbox/vision"
         browser.open(page)
         browser.wait("document.querySelector('#model-2').checkVisibility()")
-        assert "128.000 tokens of context" in browser.text("#about-1")
+        features = "Tools, Vision, Structured outputs, JSON mode, Prompt cache"
+        assert browser.text("#about-1").endswith(f" · 128.000 tokens of context · {features}")
         browser.run("document.querySelector('details.tools').open = true")
         browser.click("[data-tools-example]")
         browser.run(_ADD_PICTURE)

@@ -164,6 +164,7 @@ def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         workspace,
         entry="playground",
         models=models,
+        feature_words=[str(label) for label in FEATURES.values()],
         projects=[project for project in workspace.projects if project.status == Project.Status.ACTIVE],
         first=request.GET.get("model", "")[:255] or (replayed or {}).get("model") or free,
         replayed=replayed,
@@ -217,6 +218,7 @@ def _usable_providers(workspace: Workspace) -> set[str]:
 def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
     is_usable = any(name in usable for name in card.providers)
     words = _price_words(card) if is_usable else f"{_price_words(card)}; {_obstacle(card)}"
+    shown = set(card.features) - {"streaming"}
     return {
         "id": card.model.id,
         "name": card.model.name,
@@ -224,7 +226,8 @@ def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
         "usable": is_usable,
         "price": words,
         "context": card.context_length,
-        "features": ", ".join(str(FEATURES[name]) for name in card.features if name != "streaming"),
+        # Their places in `feature_words`: written out in each choice, they are a quarter of the page.
+        "features": " ".join(str(place) for place, name in enumerate(FEATURES) if name in shown),
         "efforts": ",".join(card.efforts),
         "draws": "image" in card.model.output_modalities,
         "sees": "image" in card.model.input_modalities,

@@ -12,6 +12,18 @@ document.addEventListener("alpine:init", () => {
   Alpine.data("searchCommand", searchCommand);
   Alpine.data("searchDropdown", () => ({
     ...searchDropdown(),
+    // The theme marks the chosen one of its own results; these are marked here, and new results begin without a mark.
+    init() {
+      this.$watch("currentIndex", (chosen) => this.mark(chosen));
+      this.$el.addEventListener("htmx:afterSwap", () => { this.currentIndex = 0; });
+    },
+    mark(chosen) {
+      document.querySelectorAll("#search-results a").forEach((one, place) => {
+        const isChosen = place === chosen - 1;
+        for (const name of ["bg-base-100", "dark:bg-base-700"]) one.classList.toggle(name, isChosen);
+        if (isChosen) one.scrollIntoView({ block: "nearest" });
+      });
+    },
     show() {
       this.openSearchResults = true;
       this.currentIndex = 0;

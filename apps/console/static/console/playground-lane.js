@@ -147,7 +147,7 @@ export class Lane {
     tbody.append(...rows);
     table.append(element("caption", { textContent: pageLanguage.say("In the order in which they would be tried") }), thead, tbody);
     const wrap = element("div", { className: "table-wrap", tabIndex: 0 });
-    wrap.setAttribute("role", "region");
+    wrap.setAttribute("role", "group");
     wrap.setAttribute("aria-label", pageLanguage.say("Providers in order"));
     wrap.append(table);
     const left = told.excluded.map((one) => `${one.provider}: ${one.reason}`);

@@ -18,13 +18,15 @@ function start() {
   let language = "curl";
   let shownLane = lanes[0];
 
+  const featureWords = JSON.parse(document.getElementById("feature-words").textContent);
+  const featuresOf = (option) => (option.dataset.features ?? "").split(" ").filter(Boolean).map((place) => featureWords[place]).join(", ");
   const shown = () => lanes.filter((lane) => !lane.place.hidden);
 
   function about() {
     const efforts = new Set();
     for (const lane of shown()) {
       const option = optionOf(lane.model);
-      const parts = option ? [numbers.inText(option.label), option.dataset.context && pageLanguage.say("{number} tokens of context", { number: numbers.count(option.dataset.context) }), option.dataset.features] : [];
+      const parts = option ? [numbers.inText(option.label), option.dataset.context && pageLanguage.say("{number} tokens of context", { number: numbers.count(option.dataset.context) }), featuresOf(option)] : [];
       lane.place.querySelector("[data-about]").textContent = option ? parts.filter(Boolean).join(" · ") : lane.model ? pageLanguage.say("Not in the list; asked for as it is written") : "";
       for (const effort of (option?.dataset.efforts ?? "").split(",").filter(Boolean)) efforts.add(effort);
     }
