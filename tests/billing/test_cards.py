@@ -197,3 +197,30 @@ def test_an_organization_is_forgotten_there_once_its_deletion_is_due(world: Worl
     account = BillingAccount.objects.get()
     assert (account.processor_customer_id, account.subscription_status) == (None, "")
     assert account.updated_at > timezone.now() - timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("method", "rest"), [("POST", "/setup"), ("POST", "/<id>/default")])
+def test_a_body_that_is_no_object_changes_nothing(world: World, stripe: StripeStub, method: str, rest: str) -> None:
+    add_card(stripe, world.acme)
+    other = add_card(stripe, world.acme, number="1111")
+    asked = len(stripe.asked)
+    path = path_of(world, rest.replace("<id>", str(other.id)))
+    assert signed_in(world.olivia).send(method, path, ["4242"]).status_code == 400
+    subscribe = signed_in(world.olivia).post(f"/organization/{world.acme.id}/subscription", ["pro"])
+    assert subscribe.status_code == 400
+    assert (listed(world), len(stripe.asked)) == ([("1111", False), ("4242", True)], asked)
+
+
+def test_without_a_publishable_key_none_is_told(world: World, stripe: StripeStub, settings: Any) -> None:
+    settings.STRIPE_PUBLISHABLE_KEY = ""
+    answer = signed_in(world.olivia).post(path_of(world, "/setup")).json()
+    assert answer == {"clientSecret": stripe.of_kind("setup_intent")[0]["client_secret"], "publishableKey": None}
+
+
+def test_a_customer_has_the_billing_address(world: World, stripe: StripeStub) -> None:
+    for email in ("books@example.com", None):
+        world.elsewhere.billing_email = email
+        BillingAccount.objects.all().delete()
+        stripe.reset()
+        customer_of(world.elsewhere)
+        assert [one["email"] for one in stripe.of_kind("customer")] == [email or ""]
