@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.billing import cards, payment_processor, tasks
 from apps.billing.accounts import customer_of
-from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.models import BillingAccount, PaymentMethod, Transaction
 from apps.billing.payment_processor_types import Card
+from apps.kernel.errors import RateLimited
 from apps.organizations import deletion
 from apps.organizations.models import AuditEntry, OrganizationDeletion
 from tests.support.cast import World, signed_in
@@ -224,3 +225,18 @@ def test_a_customer_has_the_billing_address(world: World, stripe: StripeStub) ->
         stripe.reset()
         customer_of(world.elsewhere)
         assert [one["email"] for one in stripe.of_kind("customer")] == [email or ""]
+
+
+@pytest.mark.parametrize(("minutes", "refused"), [(59, True), (61, False)])
+def test_declines_of_the_last_hour_count(world: World, minutes: int, refused: bool) -> None:
+    for number in range(cards.MAX_DECLINES):
+        kind = "credit_topup" if number % 2 else "subscription_start"
+        Transaction.objects.create(organization=world.acme, type=kind, amount=5, status="failed")
+    Transaction.objects.update(updated_at=timezone.now() - timedelta(minutes=minutes))
+    if refused:
+        with pytest.raises(RateLimited) as raised:
+            cards.refuse_card_testing(world.acme)
+        assert raised.value.retry_after == 3600
+        Transaction.objects.filter(type="credit_topup").first().delete()  # type: ignore[union-attr]  # there are five
+    cards.refuse_card_testing(world.acme)
+    cards.refuse_card_testing(world.elsewhere)

@@ -54,6 +54,12 @@ def test_an_account_is_made_before_it_is_locked(world: World) -> None:
     assert made == [BillingAccount.objects.get(organization=world.acme)]
 
 
+def test_a_transaction_is_locked_with_an_account_that_is_made_for_it(world: World) -> None:
+    row = Transaction.objects.create(organization=world.acme, type="credit_topup", amount=5)
+    assert accounts.locked_transaction(row.id) == row
+    assert BillingAccount.objects.get().organization_id == world.acme.id
+
+
 def test_top_ups(world: World, stripe: StripeStub, paid: Transaction) -> None:
     row = topup.begin(world.acme, USD(5))
     assert locks_of(lambda: topup._note(row.id, "pi_x")) == [ACCOUNT, TRANSACTION]

@@ -107,6 +107,16 @@ def test_another_failure_says_nothing_of_the_outcome(stripe: StripeStub, monkeyp
         payment_processor.payment("pi_1")
 
 
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_question_without_an_answer_is_asked_twice(stripe: StripeStub, lost: str) -> None:
+    stripe.lose("/v1/payment_intents/pi_1", lost)
+    with pytest.raises(ProcessorAway):
+        payment_processor.payment("pi_1")
+    assert (stripe.faults, len(stripe.asked)) == ([], 2 if lost == "answer" else 0)
+    with pytest.raises(Missing):
+        payment_processor.payment("pi_1")
+
+
 @pytest.mark.parametrize(
     ("status", "action", "address"),
     [

@@ -413,3 +413,36 @@ def test_updates_from_the_processor_are_counted(world: World, stripe: StripeStub
     for _ in range(2):
         sync(world)
     assert BillingAccount.objects.get().revision == before + 2
+
+
+def test_a_state_that_changed_after_anothers_look_is_asked_for_again(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one asks, another takes over that nothing changed, and then the subscription ends."""
+    add_card(stripe, world.acme)
+    start(world)
+    ask, asked = payment_processor.paid_invoices, []
+
+    def ask_slowly(identifier: str) -> Any:
+        found = ask(identifier)
+        asked.append(identifier)
+        if len(asked) == 1:
+            sync(world)
+            stripe.of_kind("subscription")[0]["status"] = "canceled"
+        return found
+
+    monkeypatch.setattr(payment_processor, "paid_invoices", ask_slowly)
+    sync(world)
+    assert (shown(world), plan_of(world.acme)) == (None, (Plan.FREE, None))
+
+
+def test_one_that_stays_cancelled_was_not_taken_up_again(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    for _ in range(2):
+        subscription.cancel(world.acme)
+    resumed = AuditEntry.objects.filter(action="subscription.resume")
+    assert (AuditEntry.objects.filter(action="subscription.cancel").count(), resumed.count()) == (1, 0)
+    for _ in range(2):
+        start(world)
+    assert resumed.count() == 1

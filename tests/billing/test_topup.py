@@ -321,3 +321,18 @@ def test_a_holder_has_twenty_three_hours_to_confirm(
     now = row.created_at + timedelta(hours=23, microseconds=later)
     monkeypatch.setattr(topup, "timezone", SimpleNamespace(now=lambda: now))
     assert topup.recover(row).status == status
+
+
+def test_after_many_declines_only_a_known_key_begins_a_payment(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_card(stripe, world.acme)
+    known = topup.begin(world.acme, Decimal(5), "known")
+    unnamed = topup.begin(world.acme, Decimal(5))
+    monkeypatch.setattr("apps.billing.cards.MAX_DECLINES", 1)
+    topup._fail(unnamed.id, "no")
+    for key in (None, "new"):
+        with pytest.raises(RateLimited):
+            topup.begin(world.acme, Decimal(5), key)
+    assert topup.begin(world.acme, Decimal(5), "known").id == known.id
+    assert Transaction.objects.count() == 2
