@@ -258,3 +258,38 @@ def test_one_clock_of_many_that_was_set_is_noticed(monkeypatch: pytest.MonkeyPat
 def test_the_latest_epoch_of_any_shard_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance_copies, "read_epochs_in_redis", lambda: [3, 7, 5])
     assert balance_copies.read_epoch_in_redis() == 7
+
+
+def test_limits_are_prepared_with_nothing_for_tokens_where_none_are_counted() -> None:
+    holds = LimitHolds.prepare(
+        [LimitHold(MONEY, 30, "usd"), LimitHold("a", 5, "tokens"), LimitHold("b", 6, "requests")]
+    )
+    assert msgspec.json.decode(holds.terms) == [
+        [MONEY, 30, False, 0, 0, False, False],
+        ["a", 5, 0, 1, 1, False, False],
+        ["b", 6, 1, 0, 0, False, False],
+    ]
+    assert (holds.held, holds.settled, holds.more) == (
+        b'[["a",%d,1],["b",%d,0]]',
+        b'[["a",%d,0],["b",%d,0]]',
+        '["a","%d","b","%d"]',
+    )
+    assert (holds.has_answers, holds.measures, holds.money) == (True, ("tokens", "requests"), (MONEY,))
+
+
+def test_the_shard_of_a_balance_is_that_of_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[UUID] = []
+
+    def note(owner: UUID) -> int:
+        asked.append(owner)
+        return 0
+
+    monkeypatch.setattr(balances, "shard_of", note)
+    balances.key.cache_clear()
+    try:
+        assert balances.key("organization", KEY) == f"balance:organization:{KEY}"
+        assert balances.key("limit", KEY, ORGANIZATION) == f"balance:limit:{KEY}"
+        assert balances.key("key", KEY) == f"balance:key:{KEY}"
+    finally:
+        balances.key.cache_clear()
+    assert asked == [KEY, ORGANIZATION]

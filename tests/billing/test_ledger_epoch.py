@@ -464,3 +464,16 @@ def test_the_watch_looks_at_the_copies_that_moved_last(
     assert watch.look() is None, "it moved before the latest"
     restore(other, "3", 1)
     assert watch.look() is not None
+
+
+def test_copies_that_were_compared_before_a_new_epoch_began_are_published_under_it(
+    known: UUID, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balances.publish_or_raise(ledger.balances_of("organization", [world.elsewhere.id]))
+    restore(known, "3", 2)
+    names = [balances.key("organization", one) for one in (world.elsewhere.id, known)]
+    monkeypatch.setattr(balance_copies, "BATCH", 1)
+    monkeypatch.setattr(balance_copies, "scan_copy_keys", lambda: iter(names))
+    assert balance_copies.resync().compared == 2
+    for organization in (known, world.elsewhere.id):
+        assert copy_of(organization) == truth_of(organization)

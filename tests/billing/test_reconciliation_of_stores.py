@@ -283,3 +283,20 @@ def test_balances_that_the_ledger_contradicts(world: World, key: ApiKey) -> None
         reconciliation.AmountMismatch("credits", world.acme.id, world.acme.id, "10", "9"),
         reconciliation.AmountMismatch("usage", key.id, None, "0", "2"),
     ]
+
+
+def test_a_hold_that_its_balance_has_lost_is_found(world: World, reserved: UUID) -> None:
+    valkey().hset(balances.key("organization", world.acme.id), "held", 0)
+    assert list(reconciliation.compare_holds()) == [
+        reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0.5", "0")
+    ]
+    assert reconciliation.find_holds_difference() == Decimal("0.5")
+
+
+def test_a_hold_that_changed_since_it_was_read_is_compared_again(
+    world: World, reserved: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This name has no id, so there is no balance that it might be a copy of.
+    valkey().hset("balance:organization:none", "held", 5)
+    monkeypatch.setattr(reconciliation, "read_fields", lambda names, *_: [["7"] for _ in names])
+    assert list(reconciliation.compare_holds()) == []

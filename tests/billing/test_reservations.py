@@ -299,3 +299,11 @@ def test_a_shard_is_asked_by_its_part_of_the_generation(organization: UUID, monk
     monkeypatch.setattr(reservations, "SHARD_COUNT", 2)
     assert reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert asked == [(one.catalog_token, 0)]
+
+
+def test_a_heartbeat_renews_a_lease_from_now_on() -> None:
+    began = worker_leases.store_time()
+    client().zadd(worker_leases.WORKERS[0], {"worker-1": 5})
+    worker_leases.send_heartbeat("worker-1")
+    assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]
+    assert began <= float(client().zscore(worker_leases.WORKERS[0], "worker-1") or 0) <= worker_leases.store_time()

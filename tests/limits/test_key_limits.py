@@ -208,15 +208,14 @@ def test_a_period_without_an_amount_limits_nothing(caller: Caller) -> None:
         assert find_key_limits(caller.key, caller.organization_id, NOW) == []
 
 
-def test_what_there_was_before_a_period_is_kept_for_the_latest_ones(
-    caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usage_before_the_latest_periods_is_remembered(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_limits, "_MAX_REMEMBERED", 2)
     limit(caller, "day", "1")
+    organization_id = caller.organization_id
 
     def queries_on(day: int) -> int:
         with CaptureQueriesContext(connection) as queries:
-            find_key_limits(caller.key, caller.organization_id, NOW + timedelta(days=day))
+            find_key_limits(caller.key, organization_id, NOW + timedelta(days=day))
         return len(queries)
 
     assert [queries_on(day) for day in (1, 2, 1, 2, 3, 3, 2, 1)] == [1, 1, 0, 0, 1, 0, 0, 1]
