@@ -135,6 +135,9 @@ class Trial:
         for name in self._items:
             if name not in found.seconds:
                 self._reach(name)
+        if self._items:
+            # The first test of a process makes the database: with a mutant, the time for that would look like a hang.
+            self._passes(min(self._items, key=lambda one: found.seconds[one]), _MAX_SECONDS)
         mutants = list(SWITCHES.mutants.values())
         if self._share < 1:
             mutants = random.Random(1).sample(mutants, round(len(mutants) * self._share))
