@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.billing import cards, payment_processor, tasks
 from apps.billing.accounts import customer_of
-from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.models import BillingAccount, PaymentMethod, Transaction
 from apps.billing.payment_processor_types import Card
+from apps.kernel.errors import RateLimited
 from apps.organizations import deletion
 from apps.organizations.models import AuditEntry, OrganizationDeletion
 from tests.support.cast import World, signed_in
@@ -197,3 +198,45 @@ def test_an_organization_is_forgotten_there_once_its_deletion_is_due(world: Worl
     account = BillingAccount.objects.get()
     assert (account.processor_customer_id, account.subscription_status) == (None, "")
     assert account.updated_at > timezone.now() - timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("method", "rest"), [("POST", "/setup"), ("POST", "/<id>/default")])
+def test_a_body_that_is_no_object_changes_nothing(world: World, stripe: StripeStub, method: str, rest: str) -> None:
+    add_card(stripe, world.acme)
+    other = add_card(stripe, world.acme, number="1111")
+    asked = len(stripe.asked)
+    path = path_of(world, rest.replace("<id>", str(other.id)))
+    assert signed_in(world.olivia).send(method, path, ["4242"]).status_code == 400
+    subscribe = signed_in(world.olivia).post(f"/organization/{world.acme.id}/subscription", ["pro"])
+    assert subscribe.status_code == 400
+    assert (listed(world), len(stripe.asked)) == ([("1111", False), ("4242", True)], asked)
+
+
+def test_without_a_publishable_key_none_is_told(world: World, stripe: StripeStub, settings: Any) -> None:
+    settings.STRIPE_PUBLISHABLE_KEY = ""
+    answer = signed_in(world.olivia).post(path_of(world, "/setup")).json()
+    assert answer == {"clientSecret": stripe.of_kind("setup_intent")[0]["client_secret"], "publishableKey": None}
+
+
+def test_a_customer_has_the_billing_address(world: World, stripe: StripeStub) -> None:
+    for email in ("books@example.com", None):
+        world.elsewhere.billing_email = email
+        BillingAccount.objects.all().delete()
+        stripe.reset()
+        customer_of(world.elsewhere)
+        assert [one["email"] for one in stripe.of_kind("customer")] == [email or ""]
+
+
+@pytest.mark.parametrize(("minutes", "refused"), [(59, True), (61, False)])
+def test_declines_of_the_last_hour_count(world: World, minutes: int, refused: bool) -> None:
+    for number in range(cards.MAX_DECLINES):
+        kind = "credit_topup" if number % 2 else "subscription_start"
+        Transaction.objects.create(organization=world.acme, type=kind, amount=5, status="failed")
+    Transaction.objects.update(updated_at=timezone.now() - timedelta(minutes=minutes))
+    if refused:
+        with pytest.raises(RateLimited) as raised:
+            cards.refuse_card_testing(world.acme)
+        assert raised.value.retry_after == 3600
+        Transaction.objects.filter(type="credit_topup").first().delete()  # type: ignore[union-attr]  # there are five
+    cards.refuse_card_testing(world.acme)
+    cards.refuse_card_testing(world.elsewhere)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -280,3 +281,25 @@ def test_no_share_that_is_none(operator: Client, share: str) -> None:
     form = {"organization": "", "provider": "", "model": "", "share": share}
     assert operator.post(reverse("admin:billing_discount_add"), form).status_code == 200
     assert Discount.objects.count() == 0
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(-1, "0"), (0, "0"), (1, "0.3")])
+def test_a_discount_is_over_at_the_moment_that_it_states(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, share: str
+) -> None:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    monkeypatch.setattr(discounts, "datetime", SimpleNamespace(now=lambda _: now))
+    stated = Share(Decimal("0.3"), now + timedelta(seconds=seconds))
+    assert Discounts({}, {("", ""): stated}).on("a", "b") == Decimal(share)
+
+
+def test_a_copy_is_read_once_for_each_generation() -> None:
+    read: list[int] = []
+
+    def count() -> discounts.Shares:
+        read.append(1)
+        return {("", ""): Share(Decimal(len(read)) / 10, None)}
+
+    copy = discounts.SharedDiscounts(count)
+    found = [copy.under(token)["", ""].share for token in ("first", "first", "second", "second", "first")]
+    assert found == [Decimal(one) for one in ("0.1", "0.1", "0.2", "0.2", "0.3")]

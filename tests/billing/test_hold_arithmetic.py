@@ -11,12 +11,12 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from apps.billing import balances, worker_leases
+from apps.billing import balance_copies, balances, worker_leases
 from apps.billing.balance_copies import DivergentCopy
 from apps.billing.balances import Balance
 from apps.billing.gifts import share_of
 from apps.billing.ledger import Charge
-from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, SettledCounts, settle_counts
+from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, SettledCounts, pick, settle_counts
 from apps.billing.reservations import Hold, Note, reduce_to_cost
 from apps.billing.worker_leases import StoreClock, StoreClocks
 from apps.kernel.ids import new_id
@@ -219,3 +219,77 @@ def test_a_referrer_gets_one_percent_rounded_down_to_the_ledgers_resolution() ->
         USD("0.000000000001"),
         USD(0),
     ]
+
+
+def test_values_are_picked_in_the_order_of_their_names() -> None:
+    values = {"a": 1, "b": 2, "c": 3}
+    assert [pick(names)(values) for names in ((), ("b",), ("c", "a"), ("c", "a", "b"))] == [
+        (),
+        (2,),
+        (3, 1),
+        (3, 1, 2),
+    ]
+
+
+def test_the_time_of_a_store_is_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def server(shard: int) -> Any:
+        asked.append(shard)
+        return SimpleNamespace(time=lambda: (5, 250_000))
+
+    monkeypatch.setattr(worker_leases, "server_of_shard", server)
+    assert worker_leases.store_time(3) == 5.25
+    assert asked == [3]
+
+
+def test_one_clock_of_many_that_was_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = [100.0, 900.0]
+    monkeypatch.setattr(worker_leases, "time", SimpleNamespace(monotonic=lambda: 10.0))
+    monkeypatch.setattr(worker_leases, "store_time", lambda shard: theirs[shard])
+    monkeypatch.setattr(worker_leases, "SHARDS", (0, 1))
+    clocks = StoreClocks()
+    assert clocks.was_set() is False
+    theirs[1] += 6
+    assert clocks.was_set() is True
+    assert clocks.was_set() is False
+
+
+def test_the_latest_epoch_of_any_shard_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance_copies, "read_epochs_in_redis", lambda: [3, 7, 5])
+    assert balance_copies.read_epoch_in_redis() == 7
+
+
+def test_limits_are_prepared_with_nothing_for_tokens_where_none_are_counted() -> None:
+    holds = LimitHolds.prepare(
+        [LimitHold(MONEY, 30, "usd"), LimitHold("a", 5, "tokens"), LimitHold("b", 6, "requests")]
+    )
+    assert msgspec.json.decode(holds.terms) == [
+        [MONEY, 30, False, 0, 0, False, False],
+        ["a", 5, 0, 1, 1, False, False],
+        ["b", 6, 1, 0, 0, False, False],
+    ]
+    assert (holds.held, holds.settled, holds.more) == (
+        b'[["a",%d,1],["b",%d,0]]',
+        b'[["a",%d,0],["b",%d,0]]',
+        '["a","%d","b","%d"]',
+    )
+    assert (holds.has_answers, holds.measures, holds.money) == (True, ("tokens", "requests"), (MONEY,))
+
+
+def test_the_shard_of_a_balance_is_that_of_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[UUID] = []
+
+    def note(owner: UUID) -> int:
+        asked.append(owner)
+        return 0
+
+    monkeypatch.setattr(balances, "shard_of", note)
+    balances.key.cache_clear()
+    try:
+        assert balances.key("organization", KEY) == f"balance:organization:{KEY}"
+        assert balances.key("limit", KEY, ORGANIZATION) == f"balance:limit:{KEY}"
+        assert balances.key("key", KEY) == f"balance:key:{KEY}"
+    finally:
+        balances.key.cache_clear()
+    assert asked == [KEY, ORGANIZATION]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
 from threading import Barrier
 from uuid import UUID
@@ -245,3 +246,126 @@ def test_a_gift_for_nobody_changes_nothing(world: World) -> None:
     with pytest.raises(Organization.DoesNotExist):
         ledger.grant(new_id(), Decimal(1), "")
     assert (LedgerEntry.objects.count(), Transaction.objects.count()) == (0, 0)
+
+
+def copy_of(world: World) -> list[str | None]:
+    """Return amount and version of the copy of Acme's credits."""
+    return list(client().hmget(balances.key("organization", world.acme.id), "amount", "version"))
+
+
+def test_the_largest_gift_is_what_a_balance_can_hold(world: World) -> None:
+    ledger.grant(world.acme.id, LARGEST, "")
+    assert credits_of(world.acme) == (LARGEST, 1)
+
+
+def test_a_charge_of_credits_alone_leaves_the_key_as_it_is(world: World, key: ApiKey) -> None:
+    charge = Charge(world.acme.id, key.id, new_id(), Decimal(-1), Decimal(0), storage=Decimal("0.25"))
+    assert ledger.charge([charge]) == [Balance("organization", world.acme.id, Decimal("-1.25"), 1)]
+    assert usage_of(key) == (Decimal(0), 0)
+    rows = LedgerEntry.objects.order_by("kind").values_list("kind", "credits", "usage")
+    assert list(rows) == [("storage", Decimal("-0.25"), Decimal(0)), ("usage", Decimal(-1), Decimal(0))]
+
+
+def test_payments_move_credits_and_their_copy_once(
+    world: World, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
+    paid = Transaction.objects.create(
+        organization=world.acme, type="credit_topup", amount=Decimal(5), credit_amount=Decimal(4)
+    )
+    refund = Transaction.objects.create(
+        organization=world.acme, type="credit_refund", amount=Decimal(1), credit_amount=Decimal(-1)
+    )
+    for row, copy in ((paid, ["4000000000", "1"]), (refund, ["3000000000", "2"]), (paid, ["3000000000", "2"])):
+        with django_capture_on_commit_callbacks(execute=True):
+            ledger.credit(row)
+        assert copy_of(world) == copy
+    entries = LedgerEntry.objects.order_by("id").values_list("kind", "reference", "credits", "organization_id")
+    assert list(entries) == [
+        ("top_up", paid.id, Decimal(4), world.acme.id),
+        ("refund", refund.id, Decimal(-1), world.acme.id),
+    ]
+    bare = Transaction.objects.create(organization=world.acme, type="credit_topup", amount=Decimal(5))
+    with pytest.raises(ValueError, match="has no credit amount"):
+        ledger.credit(bare)
+    assert credits_of(world.acme) == (Decimal(3), 2)
+
+
+def test_a_reward_is_credits_and_earnings_once(
+    world: World, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
+    first, second = new_id(), new_id()
+    for reference, amount, is_new, total in (
+        (first, "0.5", True, "0.5"),
+        (first, "0.5", False, "0.5"),
+        (second, "0.25", True, "0.75"),
+        (new_id(), "0", False, "0.75"),
+    ):
+        with django_capture_on_commit_callbacks(execute=True):
+            assert ledger.reward(world.acme.id, Decimal(amount), reference) is is_new
+        world.acme.refresh_from_db()
+        assert world.acme.credits == world.acme.referral_earnings == Decimal(total)
+        assert copy_of(world)[0] == str(int(Decimal(total) * 10**9))
+
+
+def test_holds_for_batches_are_of_credits_and_usage_until_they_are_released_or_charged(
+    world: World, key: ApiKey
+) -> None:
+    first, second, third = sorted((new_id(), new_id(), new_id()), key=str)
+    nothing: tuple[Decimal, int, None] = Decimal(0), 0, None
+    assert ledger.open_holds(first) == nothing
+    for reference in (first, second, second, third):
+        ledger.hold(reference, world.acme.id, key.id, credits=Decimal(2), usage=Decimal(3))
+    assert (credits_of(world.acme)[0], usage_of(key)[0]) == (Decimal(-6), Decimal(9))
+    oldest = LedgerEntry.objects.get(reference=second).created_at
+    assert ledger.open_holds(second) == (Decimal(4), 2, oldest)
+    assert [balance.amount for balance in ledger.give_back([first, first])] == [Decimal(-4), Decimal(6)]
+    assert ledger.give_back([first, new_id()]) == []
+    assert ledger.give_back([]) == []
+    later = oldest + timedelta(seconds=1)
+    assert sorted(ledger.find_forgotten_holds(first, later), key=str) == [second, third]
+    assert ledger.find_forgotten_holds(third, later) == [third]
+    assert ledger.find_forgotten_holds(first, oldest - timedelta(days=1)) == []
+    assert ledger.is_charged(second) is False
+    ledger.charge([Charge(world.acme.id, key.id, second, Decimal(-1), Decimal(1), is_held=True)])
+    assert ledger.is_charged(second) is True
+    assert (credits_of(world.acme)[0], usage_of(key)[0]) == (Decimal(-3), Decimal(4))
+    # The other one goes on holding: its charge does not say that it was held.
+    ledger.charge([Charge(world.acme.id, key.id, third, Decimal(-1), Decimal(1))])
+    assert (credits_of(world.acme)[0], ledger.open_holds(first)[:2]) == (Decimal(-4), (Decimal(2), 1))
+
+
+def test_the_totals_of_the_ledger(world: World, key: ApiKey) -> None:
+    ledger.grant(world.acme.id, Decimal(10), "")
+    ledger.reward(world.elsewhere.id, Decimal("0.5"), new_id())
+    ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal(-2), Decimal(2), storage=Decimal("0.25"))])
+    ledger.charge([Charge(new_id(), new_id(), new_id(), Decimal(-1), Decimal(1))])
+    ledger.hold(new_id(), world.acme.id, key.id, credits=Decimal(3), usage=Decimal(3))
+    assert ledger.read_totals() == ledger.LedgerTotals(
+        received=Decimal("10.5"),
+        used=Decimal("3.25"),
+        batches=Decimal(3),
+        deleted=Decimal(-1),
+        credits=Decimal("5.25"),
+    )
+
+
+def test_the_balances_of_the_latest_entries(world: World, key: ApiKey) -> None:
+    ledger.charge([cost(key, "1")])
+    ledger.grant(world.elsewhere.id, Decimal(5), "")
+    assert ledger.moved_last(1) == [Balance("organization", world.elsewhere.id, Decimal(5), 1)]
+    found = ledger.moved_last(2)
+    assert {(one.scope, one.id, one.amount) for one in found} == {
+        ("organization", world.elsewhere.id, Decimal(5)),
+        ("organization", world.acme.id, Decimal(-1)),
+        ("key", key.id, Decimal(1)),
+    }
+    assert len(found) == 3
+
+
+def test_rows_are_locked_by_the_kinds_and_references_of_their_entries(world: World, key: ApiKey) -> None:
+    charges = [cost(key, "1") for _ in range(3)]
+    ledger.charge(list(reversed(charges)))
+    references = list(LedgerEntry.objects.order_by("id").values_list("reference", flat=True))
+    assert references == sorted(one.reference for one in charges)

@@ -7,11 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.billing import balance_copies, balances, ledger, reservations
@@ -357,3 +359,121 @@ def test_records_that_wait_are_charged_to_the_restored_ledger_once(caller: Calle
     assert copy_of(caller.organization_id) == truth_of(caller.organization_id)
     assert valkey().hget(balances.key("organization", caller.organization_id), "held") == "0"
     assert outbox.depth() == (0, 0.0)
+
+
+# --- exact amounts
+
+
+@pytest.mark.parametrize(
+    ("present", "in_store", "now", "number"),
+    [(10, 20, 2_000_000, 2_000_000), (10, 20, 5, 21), (40, 20, 5, 41), (20, 20, 21, 21), (7, 0, 8, 8)],
+)
+def test_an_epoch_is_later_than_any_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, present: int, in_store: int, now: int, number: int
+) -> None:
+    LedgerEpoch.objects.all().delete()
+    assert balance_copies.read_epoch() == 0
+    assert balance_copies.read_epochs_in_redis() == [0] * len(balances.EPOCHS)
+    LedgerEpoch.objects.create(number=present, reason="x")
+    if in_store:
+        balances.void_epochs_before(in_store)
+    assert balance_copies.read_epoch_in_redis() == in_store
+    monkeypatch.setattr(balance_copies, "time", SimpleNamespace(time_ns=lambda: now * 1_000 + 999))
+    with CaptureQueriesContext(connection) as queries:
+        assert balance_copies.begin_epoch("test", instead_of=present) == balance_copies.read_epoch() == number
+    assert LedgerEpoch.objects.get(number=number).reason == "test"
+    assert any("LOCK TABLE billing_ledgerepoch" in one["sql"] for one in queries.captured_queries)
+
+
+def test_a_copy_that_lacks_version_and_epoch_has_none_of_either(known: UUID) -> None:
+    name = balances.key("organization", known)
+    valkey().delete(name)
+    valkey().hset(name, "held", "5")
+    assert balance_copies.find_divergent_copies([name]) == []
+    valkey().hset(name, "amount", "7")
+    (true,) = ledger.balances_of("organization", [known])
+    assert balance_copies.find_divergent_copies([name, "balance:organization:none"]) == [
+        balance_copies.DivergentCopy(true, 7, 0, 0)
+    ]
+
+
+def test_a_copy_that_is_behind_is_repaired_without_an_epoch(known: UUID) -> None:
+    epoch = balance_copies.read_epoch()
+    restore(known, "11", 8)
+    balance_copies.repair_copies([])
+    assert copy_of(known) != truth_of(known)
+    balance_copies.repair_copies(ledger.balances_of("organization", [known]))
+    assert (copy_of(known), balance_copies.read_epoch()) == (truth_of(known), epoch)
+
+
+def test_a_later_epoch_in_the_store_begins_one_whatever_balance_shows_it(known: UUID) -> None:
+    later = balance_copies.read_epoch() + 10**12
+    balances.void_epochs_before(later)
+    balance_copies.repair_copies([Balance("organization", new_id(), Decimal(1), 1)])
+    assert balance_copies.read_epoch_in_redis() == balance_copies.read_epoch() > later
+    assert LedgerEpoch.objects.latest("number").reason == "the store knew a later epoch"
+
+
+def test_an_epoch_says_which_copy_knew_more(known: UUID) -> None:
+    restore(known, "3", 2)
+    balance_copies.repair_copies(ledger.balances_of("organization", [known]))
+    assert LedgerEpoch.objects.latest("number").reason == (
+        f"organization {known}: the store knew version 7, the database 2"
+    )
+    assert copy_of(known) == truth_of(known)
+
+
+def test_copies_that_agreed_are_published_again_under_a_new_epoch(known: UUID, world: World) -> None:
+    balances.publish_or_raise(ledger.balances_of("organization", [world.elsewhere.id]))
+    restore(known, "3", 2)
+    done = balance_copies.resync()
+    assert (done.compared, done.epoch) == (2, balance_copies.read_epoch())
+    assert [(one.true.id, one.amount) for one in done.changed] == [(known, 10 * NANO)]
+    for organization in (known, world.elsewhere.id):
+        assert copy_of(organization) == truth_of(organization)
+
+
+def test_a_comparison_that_changed_something_is_told(known: UUID, caplog: pytest.LogCaptureFixture) -> None:
+    name = balances.key("organization", known)
+    balance_copies.resync()
+    assert "balances.resynced" not in caplog.text
+    valkey().hset(name, "held", "5")
+    balance_copies.resync()
+    assert "balances.resynced" in caplog.text
+    caplog.clear()
+    restore(known, "11", 8)
+    balance_copies.resync()
+    assert "balances.resynced" in caplog.text
+
+
+def test_the_watch_looks_at_the_copies_that_moved_last(
+    known: UUID, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(balance_copies, "_LATEST", 1)
+    other = world.elsewhere.id
+    for credits, version in (("1", 1), ("2", 2)):
+        restore(other, credits, version)
+        balances.publish_or_raise(ledger.balances_of("organization", [other]))
+    assert valkey().lrange(balances.MOVED[0], 0, -1)[:2] == [
+        balances.key("organization", other),
+        balances.key("organization", known),
+    ]
+    watch = LedgerWatch()
+    watch.look()
+    restore(known, "3", 2)
+    assert watch.look() is None, "it moved before the latest"
+    restore(other, "3", 1)
+    assert watch.look() is not None
+
+
+def test_copies_that_were_compared_before_a_new_epoch_began_are_published_under_it(
+    known: UUID, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balances.publish_or_raise(ledger.balances_of("organization", [world.elsewhere.id]))
+    restore(known, "3", 2)
+    names = [balances.key("organization", one) for one in (world.elsewhere.id, known)]
+    monkeypatch.setattr(balance_copies, "BATCH", 1)
+    monkeypatch.setattr(balance_copies, "scan_copy_keys", lambda: iter(names))
+    assert balance_copies.resync().compared == 2
+    for organization in (known, world.elsewhere.id):
+        assert copy_of(organization) == truth_of(organization)

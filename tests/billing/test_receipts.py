@@ -140,3 +140,9 @@ def test_real_payments_are_receipted(world: World, stripe: StripeStub) -> None:
     ]
     assert olivia.send("DELETE", f"/organization/{world.acme.id}/subscription", {}).status_code == 200
     assert sent()[-1] == "The pro plan of Acme was cancelled"
+
+
+def test_a_payment_without_a_description_is_named_by_its_kind(world: World) -> None:
+    add_payment(world, "credit_topup", description="", credit_amount=None)
+    assert sent() == ["Acme was topped up"]
+    assert "was received: Credit Topup. 0.00 USD were added" in mail.outbox[0].body

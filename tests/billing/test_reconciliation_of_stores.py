@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
+import msgspec
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -21,7 +22,7 @@ from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement import reconcile as nightly
 from apps.gateway.settlement.settle import settle
 from apps.gateway.settlement.tasks import reconcile
-from apps.kernel.ids import new_id
+from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import NANO, plain
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client as valkey
@@ -215,3 +216,87 @@ def test_operators_see_it_and_change_nothing(world: World, key: ApiKey) -> None:
     one = Difference.objects.get()
     assert operator.post(reverse("admin:gateway_difference_delete", args=[one.pk])).status_code == 403
     assert Difference.objects.count() == 1
+
+
+# --- exact amounts
+
+
+def test_requests_of_before_a_moment_are_unrecorded(world: World, reserved: UUID) -> None:
+    admitted = time_of(reserved)
+    assert list(reconciliation.find_unrecorded_requests(admitted)) == []
+    later = admitted + timedelta(milliseconds=1)
+    assert list(reconciliation.find_unrecorded_requests(later)) == [
+        reconciliation.AmountMismatch("open", reserved, world.acme.id, "0", "0.5")
+    ]
+
+
+def test_open_holds_are_those_of_requests_in_progress_and_of_answered_ones(
+    world: World, key: ApiKey, reserved: UUID
+) -> None:
+    admitted, name = time_of(reserved), balances.key("organization", world.acme.id)
+    none = reconciliation.OpenHolds(Decimal(0), 0, None)
+    assert reconciliation.read_open_holds() == (reconciliation.OpenHolds(Decimal("0.5"), 1, admitted), none)
+    # An older one that is answered, a younger one, and one that holds on the key alone.
+    for hours, note in (
+        (7, reservations.Note(str(NANO // 4), holds=(name, balances.key("key", key.id)))),
+        (6, reservations.Note(str(NANO), holds=(balances.key("key", key.id),))),
+        (4, reservations.Note(str(NANO // 8), holds=(name,), payload="{}")),
+    ):
+        identifier = str(id_at(NOW - timedelta(hours=hours)))
+        valkey().hset(reservations.notes_key(worker_name(), 0), identifier, msgspec.json.encode(note).decode())
+    assert reconciliation.read_open_holds() == (
+        reconciliation.OpenHolds(Decimal("0.625"), 2, admitted),
+        reconciliation.OpenHolds(Decimal("0.25"), 2, NOW - timedelta(hours=7)),
+    )
+    valkey().delete(reservations.notes_key(worker_name(), 0))
+    assert reconciliation.read_open_holds() == (none, none)
+
+
+def test_what_holds_differ_by_is_of_credits_alone(world: World, key: ApiKey, reserved: UUID) -> None:
+    balances.publish_or_raise(ledger.balances_of("key", [key.id]))
+    names = balances.key("organization", world.acme.id), balances.key("key", key.id, world.acme.id)
+    assert reconciliation.find_holds_difference() == 0
+    for name in names:
+        valkey().hincrby(name, "held", NANO)
+    assert sorted(reconciliation.compare_holds(), key=lambda one: one.found) == [
+        reconciliation.AmountMismatch("held", key.id, None, "0", "1"),
+        reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0.5", "1.5"),
+    ]
+    assert reconciliation.find_holds_difference() == -1
+
+
+def test_a_copy_of_a_keys_usage_is_no_organizations(world: World, key: ApiKey) -> None:
+    balances.publish_or_raise(ledger.balances_of("key", [key.id]) + ledger.balances_of("organization", [world.acme.id]))
+    ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
+    assert set(reconciliation.compare_copies()) == {
+        reconciliation.AmountMismatch("copy", key.id, None, "0.5", "0"),
+        reconciliation.AmountMismatch("copy", world.acme.id, world.acme.id, "9.5", "10"),
+    }
+    assert list(reconciliation.compare_copies()) == []
+
+
+def test_balances_that_the_ledger_contradicts(world: World, key: ApiKey) -> None:
+    assert list(reconciliation.compare_balances_with_ledger()) == []
+    type(world.acme).objects.filter(pk=world.acme.pk).update(credits=Decimal(9))
+    ApiKey.objects.filter(pk=key.pk).update(usage=Decimal(2))
+    assert list(reconciliation.compare_balances_with_ledger()) == [
+        reconciliation.AmountMismatch("credits", world.acme.id, world.acme.id, "10", "9"),
+        reconciliation.AmountMismatch("usage", key.id, None, "0", "2"),
+    ]
+
+
+def test_a_hold_that_its_balance_has_lost_is_found(world: World, reserved: UUID) -> None:
+    valkey().hset(balances.key("organization", world.acme.id), "held", 0)
+    assert list(reconciliation.compare_holds()) == [
+        reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0.5", "0")
+    ]
+    assert reconciliation.find_holds_difference() == Decimal("0.5")
+
+
+def test_a_hold_that_changed_since_it_was_read_is_compared_again(
+    world: World, reserved: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This name has no id, so there is no balance that it might be a copy of.
+    valkey().hset("balance:organization:none", "held", 5)
+    monkeypatch.setattr(reconciliation, "read_fields", lambda names, *_: [["7"] for _ in names])
+    assert list(reconciliation.compare_holds()) == []

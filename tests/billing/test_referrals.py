@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from apps.billing import gifts, ledger, tasks
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
+from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, Role
 from tests.support.cast import World, join, make_key, make_organization, signed_in
@@ -104,3 +105,19 @@ def test_each_referrer_has_their_own(world: World, referred: Organization) -> No
 @given(st.decimals(min_value=0, max_value=10**9, places=12))
 def test_a_share_is_never_more_than_one_percent(paid: Decimal) -> None:
     assert Decimal(0) <= paid / 100 - gifts.share_of(paid) < Decimal("1e-12")
+
+
+def test_seven_days_are_made_up_and_no_more(world: World, referred: Organization) -> None:
+    for days in (1, 2, 4, 7, 8):
+        use(world, "100", at=timezone.now() - timedelta(days=days))
+    assert gifts.pay_referrers() == 4
+    assert earned(world.acme) == (Decimal(4), Decimal(4))
+    assert gifts.pay_referrers() == 0
+
+
+def test_a_gift_that_is_no_amount_is_refused(world: World) -> None:
+    for amount in ("0", "-1", "0.0000000000001"):
+        with pytest.raises(InvalidRequest, match="positive number of USD") as raised:
+            gifts.give(organization=world.acme, amount=Decimal(amount), description="x")
+        assert raised.value.param == "amount"
+    assert books(world.acme) == (Decimal(0), [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +204,17 @@ def test_an_attempt_of_long_ago_is_looked_for_and_never_made_anew(
         "Refund of Top-up, visa 4242: the payment processor was not reached",
     )
     assert (books(world.acme)[0], back(stripe), refunds.refundable(paid)) == (Decimal(25), [], Decimal(25))
+
+
+@pytest.mark.parametrize(("sooner", "status"), [(0, "failed"), (1, "completed")])
+def test_a_refund_is_made_again_for_less_than_an_hour(
+    stripe: StripeStub, paid: Transaction, monkeypatch: pytest.MonkeyPatch, sooner: int, status: str
+) -> None:
+    row = refunds.begin(paid, Decimal(10), "x")
+    now = row.created_at + timedelta(hours=1) - timedelta(microseconds=sooner)
+    monkeypatch.setattr(refunds, "timezone", SimpleNamespace(now=lambda: now))
+    assert refunds.recover(row).status == status
+    assert back(stripe) == ([1000] if status == "completed" else [])
 
 
 def test_a_refund_of_a_payment_that_is_not_known_there_stays_as_it_is(

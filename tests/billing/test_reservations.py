@@ -11,7 +11,13 @@ from redis.exceptions import RedisError
 
 from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.reservations import Note, ReservationOutcome, ReservationRequest
+from apps.billing.reservations import (
+    ExtensionOutcome,
+    Note,
+    ReservationOutcome,
+    ReservationRequest,
+    ReservationResult,
+)
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
@@ -225,3 +231,79 @@ def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservat
     assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]
     assert worker_leases.remove_worker("worker-1", 0) is False
     assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]
+
+
+def test_what_is_held_says_no_more_than_what_is_left(organization: UUID) -> None:
+    key = new_id()
+    balances.publish_or_raise([Balance("key", key, Decimal("0.25"), 1)])
+    answer = reservations.reserve(request(organization, key=key, amount=100_000_000, limit=DOLLAR))
+    assert answer == ReservationResult(
+        ReservationOutcome.HELD, answer.hold, credits_left=900_000_000, key_left=650_000_000
+    )
+    looked = reservations.look(request(organization, amount=900_000_001))
+    assert looked == ReservationResult(ReservationOutcome.NO_CREDITS, left_nanos=900_000_000)
+    assert reservations.look(request(organization, key=key)).hold is None
+
+
+def test_one_note_is_found_by_its_request(organization: UUID) -> None:
+    one = request(organization, amount=7)
+    assert reservations.find_note("worker-1", one.id, 0) is None
+    reservations.reserve(one)
+    note = reservations.find_note("worker-1", one.id, 0)
+    assert note == reservations.notes_of("worker-1", 0)[one.id]
+    assert note is not None
+    assert (note.amount, note.payload) == ("7", "{}")
+
+
+def test_nothing_to_release_asks_nothing() -> None:
+    assert reservations.release([], 0) == 0
+
+
+def test_a_reservation_is_extended_until_it_is_released(organization: UUID) -> None:
+    one = request(organization, amount=100)
+    hold = reservations.reserve(one).hold
+    assert hold is not None
+    more = reservations.extend(hold, 50, 50, 50)
+    assert (more.growth, more.hold.amount_nanos, more.balance) == (ExtensionOutcome.HELD, 150, "")
+    short = reservations.extend(more.hold, DOLLAR, DOLLAR, DOLLAR)
+    assert (short.growth, short.hold, short.balance) == (
+        ExtensionOutcome.SHORT,
+        more.hold,
+        balances.key("organization", organization),
+    )
+    assert held("organization", organization) == "150"
+    reservations.release([("worker-1", one.id)], 0)
+    gone = reservations.extend(more.hold, 50, 50, 50)
+    assert (gone.growth, gone.hold, gone.balance) == (ExtensionOutcome.GONE, more.hold, "")
+    assert held("organization", organization) == "0"
+
+
+def test_a_lease_that_was_given_up_has_expired_long_ago() -> None:
+    worker_leases.send_heartbeat("worker-1")
+    worker_leases.send_heartbeat("worker-2")
+    worker_leases.expire_lease("worker-1")
+    assert client().zscore(worker_leases.WORKERS[0], "worker-1") == 0
+    assert [worker_leases.is_expired(name, 0) for name in ("worker-1", "worker-2")] == [True, False]
+
+
+def test_a_shard_is_asked_by_its_part_of_the_generation(organization: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, asked = request(organization), list[tuple[str, int]]()
+
+    def part_of(token: str, shard: int) -> str:
+        asked.append((token, shard))
+        return token
+
+    monkeypatch.setattr(generation, "shard_token", part_of)
+    assert reservations.reserve(one).outcome is ReservationOutcome.HELD
+    assert asked == []
+    monkeypatch.setattr(reservations, "SHARD_COUNT", 2)
+    assert reservations.reserve(one).outcome is ReservationOutcome.HELD
+    assert asked == [(one.catalog_token, 0)]
+
+
+def test_a_heartbeat_renews_a_lease_from_now_on() -> None:
+    began = worker_leases.store_time()
+    client().zadd(worker_leases.WORKERS[0], {"worker-1": 5})
+    worker_leases.send_heartbeat("worker-1")
+    assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]
+    assert began <= float(client().zscore(worker_leases.WORKERS[0], "worker-1") or 0) <= worker_leases.store_time()

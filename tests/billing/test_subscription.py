@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -310,3 +311,138 @@ def test_another_product_of_the_same_customer_gives_no_plan(world: World, stripe
     stripe._add("sub", "subscription", customer=card.processor_customer_id, status="active", **made)
     sync(world)
     assert (shown(world), plan_of(world.acme), books(world.acme)[1]) == (None, (Plan.FREE, None), [])
+
+
+def test_without_a_processor_none_is_begun(world: World, stripe: StripeStub, settings: Any) -> None:
+    add_card(stripe, world.acme)
+    settings.STRIPE_SECRET_KEY = ""
+    response = start(world)
+    assert (response.status_code, response.json()) == (503, {"message": "Payments are not set up here"})
+    assert (plan_of(world.acme), books(world.acme)[1]) == ((Plan.FREE, None), [])
+
+
+def test_a_state_is_asked_for_once(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    stripe.asked.clear()
+    sync(world)
+    assert stripe.asked == [("GET", "/v1/subscriptions"), ("GET", "/v1/invoices")]
+
+
+def test_one_that_was_paid_and_has_ended_is_not_ended_again(world: World, stripe: StripeStub) -> None:
+    """Its answer was lost, and an operator ended it at the processor meanwhile."""
+    add_card(stripe, world.acme)
+    stripe.lose("/v1/subscriptions", "answer")
+    start(world)
+    stripe.of_kind("subscription")[0]["status"] = "canceled"
+    account = BillingAccount.objects.get()
+    account.subscription_id = stripe.of_kind("subscription")[0]["id"]
+    account.save()
+    Transaction.objects.update(created_at=timezone.now() - timedelta(hours=2))
+    tasks.recover_payments()
+    assert (books(world.acme)[1], plan_of(world.acme)) == ([STARTED], (Plan.FREE, None))
+    assert [path for method, path in stripe.asked if method == "DELETE"] == []
+
+
+def test_one_that_has_ended_is_no_longer_to_be_cancelled(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    subscription.cancel(world.acme)
+    stripe.of_kind("subscription")[0]["status"] = "canceled"
+    sync(world)
+    account = BillingAccount.objects.get()
+    assert (account.subscription_status, account.cancels_at_period_end, account.notice) == (
+        "",
+        False,
+        "subscription_ended",
+    )
+    assert signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}/subscription", {}).status_code == 404
+
+
+def test_the_account_of_a_deleted_organization_is_closed_once(world: World, stripe: StripeStub) -> None:
+    """Its subscription had ended before."""
+    add_card(stripe, world.acme)
+    start(world)
+    stripe.of_kind("subscription")[0]["status"] = "canceled"
+    sync(world)
+    Organization.objects.filter(pk=world.acme.pk).update(status="deleted")
+    stripe.asked.clear()
+    for _ in range(2):
+        tasks.sync_subscriptions()
+    customer = f"/v1/customers/{stripe.of_kind('subscription')[0]['customer']}"
+    assert stripe.asked == [("DELETE", customer)]
+    assert BillingAccount.objects.get().processor_customer_id is None
+    # A payment whose outcome is not known keeps the account.
+    BillingAccount.objects.update(processor_customer_id="cus_1")
+    Transaction.objects.create(organization=world.acme, type="credit_topup", amount=5, status="pending")
+    assert list(subscription.accounts_to_close()) == []
+
+
+@pytest.mark.parametrize(("sooner", "status"), [(0, "failed"), (1, "completed")])
+def test_one_is_begun_again_for_less_than_an_hour(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch, sooner: int, status: str
+) -> None:
+    add_card(stripe, world.acme)
+    row = subscription._begin(world.acme, None)
+    now = row.created_at + timedelta(hours=1) - timedelta(microseconds=sooner)
+    monkeypatch.setattr(subscription, "timezone", SimpleNamespace(now=lambda: now))
+    subscription.recover(row)
+    row.refresh_from_db()
+    assert (row.status, len(stripe.of_kind("subscription"))) == (status, status == "completed")
+
+
+def test_an_unpaid_one_ends_after_seven_days(world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    [made] = stripe.of_kind("subscription")
+    stripe.renew(made["id"], paid=False)
+    paid_until = plan_of(world.acme)[1]
+    assert paid_until is not None
+    for later, status in ((0, "past_due"), (1, "canceled")):
+        now = paid_until + timedelta(days=7, microseconds=later)
+        monkeypatch.setattr(subscription, "timezone", SimpleNamespace(now=lambda now=now: now))
+        subscription.refresh(BillingAccount.objects.get())
+        assert made["status"] == status
+    assert plan_of(world.acme) == (Plan.FREE, None)
+
+
+def test_updates_from_the_processor_are_counted(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    before = BillingAccount.objects.get().revision
+    for _ in range(2):
+        sync(world)
+    assert BillingAccount.objects.get().revision == before + 2
+
+
+def test_a_state_that_changed_after_anothers_look_is_asked_for_again(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one asks, another takes over that nothing changed, and then the subscription ends."""
+    add_card(stripe, world.acme)
+    start(world)
+    ask, asked = payment_processor.paid_invoices, []
+
+    def ask_slowly(identifier: str) -> Any:
+        found = ask(identifier)
+        asked.append(identifier)
+        if len(asked) == 1:
+            sync(world)
+            stripe.of_kind("subscription")[0]["status"] = "canceled"
+        return found
+
+    monkeypatch.setattr(payment_processor, "paid_invoices", ask_slowly)
+    sync(world)
+    assert (shown(world), plan_of(world.acme)) == (None, (Plan.FREE, None))
+
+
+def test_one_that_stays_cancelled_was_not_taken_up_again(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    start(world)
+    for _ in range(2):
+        subscription.cancel(world.acme)
+    resumed = AuditEntry.objects.filter(action="subscription.resume")
+    assert (AuditEntry.objects.filter(action="subscription.cancel").count(), resumed.count()) == (1, 0)
+    for _ in range(2):
+        start(world)
+    assert resumed.count() == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from apps.billing import payment_processor, tasks, topup
-from apps.billing.models import LedgerEntry, PaymentMethod, Transaction
+from apps.billing.models import BillingAccount, LedgerEntry, PaymentMethod, Transaction
 from apps.billing.payment_processor_types import ProcessorOff
-from apps.kernel.errors import RateLimited
+from apps.kernel.errors import InvalidRequest, RateLimited
 from apps.organizations.models import AuditEntry
 from tests.support.cast import World, signed_in
 from tests.support.payments import add_card, books
@@ -252,3 +253,86 @@ def test_what_was_paid_is_credited_even_where_it_had_been_given_up(world: World,
     for _ in range(2):
         topup.sync(row, paid)
     assert books(world.acme) == (Decimal(25), [("credit_topup", "25", "completed")])
+
+
+def test_a_key_is_for_one_request_of_one_organization(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    add_card(stripe, world.elsewhere)
+    row = topup.begin(world.acme, Decimal(5), "one")
+    assert topup.begin(world.acme, Decimal(5), "one").id == row.id
+    for organization, amount in ((world.acme, Decimal(6)), (world.elsewhere, Decimal(5))):
+        with pytest.raises(InvalidRequest, match="was used for another request") as raised:
+            topup.begin(organization, amount, "one")
+        assert (raised.value.status, raised.value.code) == (422, "idempotency_key_reused")
+    assert list(Transaction.objects.values_list("organization", "amount")) == [(world.acme.id, Decimal(5))]
+
+
+def test_a_row_that_failed_keeps_the_payment_that_it_is_about(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    known, unknown, told = (topup.begin(world.acme, Decimal(5)) for _ in range(3))
+    topup._note(known.id, "pi_known")
+    topup._fail(known.id, "no", None)
+    topup._fail(unknown.id, "no", None)
+    topup._fail(told.id, "no", "pi_told")
+    found = [Transaction.objects.get(pk=row.pk).processor_payment_intent_id for row in (known, unknown, told)]
+    assert found == ["pi_known", None, "pi_told"]
+    # A row that has ended is left as it is.
+    assert topup._note(known.id, "pi_other").processor_payment_intent_id == "pi_known"
+    assert topup._fail(told.id, "again").description == "Top-up, visa 4242: no"
+
+
+def test_a_payment_that_failed_without_a_reason_was_not_confirmed(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme, "asks")
+    row = topup.pay(topup.begin(world.acme, Decimal(25))).transaction
+    stripe.of_kind("payment_intent")[0]["status"] = "requires_payment_method"
+    failed = topup.recover(row)
+    assert (failed.status, failed.description) == ("failed", "Top-up, visa 4242: the payment was not confirmed")
+
+
+def test_an_old_row_of_an_organization_without_a_customer_is_given_up(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    row = topup.begin(world.acme, Decimal(25))
+    age(hours=2)
+    BillingAccount.objects.update(processor_customer_id=None)
+    asked = len(stripe.asked)
+    row.refresh_from_db()
+    assert topup.recover(row).description == "Top-up, visa 4242: the payment processor was not reached"
+    assert (len(stripe.asked), books(world.acme)[1]) == (asked, [("credit_topup", "25", "failed")])
+
+
+@pytest.mark.parametrize(("sooner", "status"), [(0, "failed"), (1, "completed")])
+def test_a_charge_is_made_again_for_less_than_an_hour(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch, sooner: int, status: str
+) -> None:
+    add_card(stripe, world.acme)
+    row = topup.begin(world.acme, Decimal(25))
+    now = row.created_at + timedelta(hours=1) - timedelta(microseconds=sooner)
+    monkeypatch.setattr(topup, "timezone", SimpleNamespace(now=lambda: now))
+    assert topup.recover(row).status == status
+    assert stripe.paid() == ([2500] if status == "completed" else [])
+
+
+@pytest.mark.parametrize(("later", "status"), [(0, "pending"), (1, "failed")])
+def test_a_holder_has_twenty_three_hours_to_confirm(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch, later: int, status: str
+) -> None:
+    add_card(stripe, world.acme, "asks")
+    row = topup.pay(topup.begin(world.acme, Decimal(25))).transaction
+    now = row.created_at + timedelta(hours=23, microseconds=later)
+    monkeypatch.setattr(topup, "timezone", SimpleNamespace(now=lambda: now))
+    assert topup.recover(row).status == status
+
+
+def test_after_many_declines_only_a_known_key_begins_a_payment(
+    world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_card(stripe, world.acme)
+    known = topup.begin(world.acme, Decimal(5), "known")
+    unnamed = topup.begin(world.acme, Decimal(5))
+    monkeypatch.setattr("apps.billing.cards.MAX_DECLINES", 1)
+    topup._fail(unnamed.id, "no")
+    for key in (None, "new"):
+        with pytest.raises(RateLimited):
+            topup.begin(world.acme, Decimal(5), key)
+    assert topup.begin(world.acme, Decimal(5), "known").id == known.id
+    assert Transaction.objects.count() == 2

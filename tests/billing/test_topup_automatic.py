@@ -13,7 +13,7 @@ from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from apps.billing import auto_topup, ledger, payment_emails, payment_processor, tasks
+from apps.billing import auto_topup, ledger, payment_emails, payment_processor, tasks, topup
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, Role
 from tests.support.cast import World, join, make_user
@@ -201,3 +201,36 @@ def test_without_a_processor_nothing_is_asked(acme: Any, stripe: StripeStub, set
     tasks.recover_payments()
     tasks.sync_subscriptions()
     assert (payment_processor.is_on(), books(acme)) == (False, (Decimal(0), []))
+
+
+def test_a_payment_ends_the_count_of_declines_where_it_was_automatic(acme: Any, stripe: StripeStub) -> None:
+    add_card(stripe, acme)
+    before = timezone.now() - timedelta(seconds=1)
+
+    def state() -> tuple[int, Any]:
+        account = BillingAccount.objects.get()
+        return account.top_up_declines, account.next_top_up_at
+
+    BillingAccount.objects.update(top_up_declines=2, next_top_up_at=before)
+    topup.pay(topup.begin(acme, Decimal(5)))
+    assert state() == (2, before)
+    tasks.top_up_automatically()
+    assert (books(acme)[0], state()) == (Decimal(25), (0, None))
+
+
+def test_a_decline_of_a_payment_that_an_owner_made_is_not_counted(acme: Any, stripe: StripeStub) -> None:
+    add_card(stripe, acme, "declined")
+    topup.pay(topup.begin(acme, Decimal(5)))
+    account = BillingAccount.objects.get()
+    assert (account.top_up_declines, account.next_top_up_at, account.notice) == (0, None, "")
+
+
+def test_none_is_begun_beside_one_that_is_pending(acme: Any, stripe: StripeStub) -> None:
+    add_card(stripe, acme)
+    # An owner's own is no reason to wait.
+    topup.begin(acme, Decimal(5))
+    row = auto_topup.begin(acme.id)
+    assert row is not None
+    assert (row.amount, row.credit_amount, row.is_automatic, row.status) == (Decimal(20), Decimal(20), True, "pending")
+    assert auto_topup.begin(acme.id) is None
+    assert Transaction.objects.count() == 2

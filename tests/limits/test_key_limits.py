@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.billing import ledger
+from apps.billing import balances, ledger
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
 from apps.catalog import catalog_cache
@@ -21,6 +21,7 @@ from apps.kernel.errors import PaymentRequired
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.limits import actions, key_limits
+from apps.limits.applied import LimitRule
 from apps.limits.key_limits import find_key_limits, find_tightest
 from apps.limits.models import Limit, LimitCounter
 from apps.limits.windows import WindowKind, window_at
@@ -161,3 +162,62 @@ def test_it_counts_what_is_settled_and_starts_anew(caller: Caller, monkeypatch: 
 
     monkeypatch.setattr(policy, "datetime", Later)
     assert caller.chat("x" * 100_000, max_tokens=1).status_code == 200
+
+
+def test_a_keys_limit_is_a_rule_in_usd_that_refuses(caller: Caller) -> None:
+    spend(caller, "5", ago=timedelta(days=40))
+    limit(caller, "day", "2.5")
+    caller.key.usage_limit = Decimal(7)
+    total, daily = find_key_limits(caller.key, caller.organization_id, NOW)
+    for found, field, window, amount in (
+        (total, "usageLimit", WindowKind.LIFETIME, Decimal(7)),
+        (daily, "periodLimit", WindowKind.DAY, Decimal("2.5")),
+    ):
+        assert found.applied.rule == LimitRule(
+            id=caller.key.id,
+            organization_id=caller.organization_id,
+            name=caller.key.description,
+            scope="key",
+            end_user="",
+            model="",
+            provider="",
+            counts="usd",
+            window=window,
+            time_zone="UTC",
+            rolling=1,
+            first_day=0,
+            amount=amount,
+            refuses=True,
+            field=field,
+        )
+        assert (found.amount, found.applied.capacity) == (amount, int(amount * 10**9))
+        assert found.applied.counter == balances.key("key", caller.key.id, caller.organization_id)
+    assert (total.used, total.left, total.ends_at, total.applied.used_before) == (Decimal(5), Decimal(2), None, 0)
+    assert (daily.used, daily.left, daily.applied.used_before) == (Decimal(0), Decimal("2.5"), 5 * 10**9)
+    assert daily.ends_at == datetime(2026, 11, 22, tzinfo=UTC)
+    assert [key_limits.words_of(one.applied) for one in (total, daily)] == [
+        "usage limit of 7 USD",
+        "limit of 2.5 USD a day",
+    ]
+    assert (total.applied.is_optional, daily.applied.is_optional) == (False, False)
+
+
+def test_a_period_without_an_amount_limits_nothing(caller: Caller) -> None:
+    for period, amount in (("day", None), ("", Decimal(1))):
+        caller.key.period, caller.key.period_limit = period, amount
+        assert find_key_limits(caller.key, caller.organization_id, NOW) == []
+
+
+def test_usage_before_the_latest_periods_is_remembered(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_limits, "_MAX_REMEMBERED", 2)
+    limit(caller, "day", "1")
+    organization_id = caller.organization_id
+
+    def queries_on(day: int) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            find_key_limits(caller.key, organization_id, NOW + timedelta(days=day))
+        return len(queries)
+
+    assert [queries_on(day) for day in (1, 2, 1, 2, 3, 3, 2, 1)] == [1, 1, 0, 0, 1, 0, 0, 1]
+    key_limits.clear_cache()
+    assert [queries_on(day) for day in (1, 1)] == [1, 0]

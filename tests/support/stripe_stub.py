@@ -34,7 +34,7 @@ class Problem(Exception):
 
 
 class StripeStub:
-    """The processor's books. `asked` lists the requests it got, `faults` the next failures, by path."""
+    """The processor's books. `asked` lists the requests it got, `fields` what each said, `faults` the next failures."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -49,6 +49,7 @@ class StripeStub:
             self.things: dict[str, Found] = {}
             self.keys: dict[str, tuple[int, Any]] = {}
             self.asked: list[tuple[str, str]] = []
+            self.fields: list[Found] = []
             self.faults: list[tuple[str, str]] = []
             self._numbers = count(1)
 
@@ -303,8 +304,10 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
                 if fault and fault[1] == "request":
                     self.close_connection = True
                     return
+                fields = _fields_of(text)
                 stub.asked.append((self.command, path))
-                status, answer = stub.answer(self.command, path, _fields_of(text), self.headers.get("Idempotency-Key"))
+                stub.fields.append(fields)
+                status, answer = stub.answer(self.command, path, fields, self.headers.get("Idempotency-Key"))
                 body = json.dumps(answer).encode()
             if fault:
                 self.close_connection = True

@@ -45,6 +45,7 @@ AREAS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
             *("tests/limits/test_limit_holds.py", "tests/limits/test_limit_settlement.py"),
             *("tests/gateway/admission/test_settled_holds.py", "tests/gateway/admission/test_offline_decisions.py"),
             *("tests/gateway/admission/test_offline_admission.py", "tests/gateway/settlement/test_clearing.py"),
+            *("tests/gateway/admission/test_offline_accounts.py", "tests/gateway/admission/test_store_answers.py"),
         ),
     ),
     "payments": (
@@ -66,6 +67,8 @@ AREAS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
             *("tests/billing/test_webhooks.py", "tests/billing/test_estimates.py", "tests/console/test_billing.py"),
             *("tests/console/test_payment_confirmation.py", "tests/organizations/test_deletion.py"),
             *("tests/organizations/test_erasure.py", "tests/admin/test_customers.py"),
+            *("tests/billing/test_invoices.py", "tests/billing/test_payment_locks.py"),
+            *("tests/billing/test_processor_requests.py", "tests/api/test_organizations.py"),
         ),
     ),
     "settlement": (
