@@ -215,7 +215,7 @@ def test_a_stream_of_several_is_read_by_a_script() -> None:
     """The library would ask some node where the command has its keys, which may be the one away."""
     scripts = calls_of("eval", "evalsha")
     assert outbox.read_batch("reader", 2, 0) == []
-    # What is unfinished, and what is new.
+    # For unfinished records, and for new ones.
     assert calls_of("eval", "evalsha") == scripts + 2
 
 

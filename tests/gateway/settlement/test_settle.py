@@ -196,7 +196,7 @@ def test_findings_of_guardrails_and_rows_for_sinks_are_written_once(world: World
         content_hash="0" * 64,
     )
     record = replace(granted(world), violations=[draft], used_model="used")
-    unanswered = replace(record, id=new_id(), used_model=None)
+    unanswered = replace(record, id=new_id(), used_model="")
     plain = replace(record, id=new_id(), violations=None)
     messages = [message_of(one) for one in (record, unanswered, plain)]
 
