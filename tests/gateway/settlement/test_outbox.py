@@ -337,7 +337,7 @@ def test_what_another_left_comes_before_ones_own_and_new_records(monkeypatch: py
     assert taken() == [("worker-9", "stuck")]
     stuck.clear()
     assert taken() == [("worker-1", "1")]
-    # What is abandoned by the store's own clock is not looked for by ours.
+    # The clock of the store comes first: then ours is not asked.
     asked.clear()
     monkeypatch.setattr(outbox, "ABANDONED_AFTER", 0)
     assert (taken("reader-2"), asked) == ([("worker-1", "1")], [])
