@@ -37,6 +37,8 @@ def test_where_all_agrees_nothing_is_found(world: World, key: ApiKey) -> None:
     assert (run.counts, run.compared, run.days) == (NOTHING, 6, ["2026-03-14"])
     assert (found(run), run.found) == ([], 0)
     assert run.finished_at is not None
+    kept = Reconciliation.objects.get()
+    assert (kept.counts, kept.compared, kept.days, kept.finished_at) == (NOTHING, 6, ["2026-03-14"], run.finished_at)
 
 
 def test_a_row_that_was_not_charged(world: World, key: ApiKey) -> None:

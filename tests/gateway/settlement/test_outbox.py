@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +22,6 @@ from apps.gateway.settlement import outbox
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import redis as kernel_redis
 from apps.kernel.valkey.redis import shard_of
-from tests.logs.entries import entry
 
 
 @pytest.fixture(autouse=True)
@@ -385,33 +383,16 @@ def test_a_single_server_is_asked_without_scripts_and_transactions() -> None:
     assert [calls_of("eval", "evalsha"), calls_of("exec")] == before
 
 
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
-        ({"cost": "0.25", "used_mode": "credits"}, ("-0.25", "0.25", "0", False)),
-        ({"cost": "0.25", "used_mode": "api-keys"}, ("0", "0.25", "0", False)),
-        ({"cost": None, "data_storage_cost": "0.5"}, ("0", "0", "0.5", False)),
-        ({"cost": "1", "prices": {"batch_share": "0.5"}}, ("-1", "1", "0", True)),
-        ({"cost": "1", "prices": SimpleNamespace(batch_share=Decimal("0.5"))}, ("-1", "1", "0", True)),
-        ({"cost": "1", "prices": SimpleNamespace(batch_share=None)}, ("-1", "1", "0", False)),
-        ({"cost": "1", "prices": {"batch_share": None}}, ("-1", "1", "0", False)),
-    ],
-)
-def test_what_a_record_moves(record: dict[str, Any], expected: tuple[str, str, str, bool]) -> None:
-    amounts = {name: Decimal(record[name]) for name in ("cost", "data_storage_cost") if record.get(name)}
-    moves = outbox.charge_of(entry(**record | amounts))
-    credits, usage, storage, is_held = expected
-    assert (moves.credits, moves.usage, moves.storage) == (Decimal(credits), Decimal(usage), Decimal(storage))
-    assert moves.is_held is is_held
-
-
 def test_the_buffer_is_full_when_its_room_is() -> None:
     def left(*records: bytes) -> list[bytes]:
         buffer = outbox.RetransmissionBuffer(room=10)
         for record in records:
             buffer.add("worker-1", record)
+        assert len(buffer._block) == 10
         return [one.record for one in buffer.take()]
 
+    # In one piece, within the room.
+    assert left(b"aaaaaa", b"bbbbbb") == [b"bbbbbb"]
     assert left(b"aaaaaa", b"bbbb") == [b"aaaaaa", b"bbbb"]
     assert left(b"aaaa", b"bbbbbb", b"cccc") == [b"bbbbbb", b"cccc"]
     assert left(b"aaaa", b"bbbbbb", b"cccc", b"dddddd") == [b"cccc", b"dddddd"]

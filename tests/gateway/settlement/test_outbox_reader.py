@@ -127,6 +127,12 @@ def test_a_busy_shard_holds_up_no_other(streams: Streams) -> None:
     assert shards_of(reader.read(4, 500)) == [0] * 4
 
 
+def test_every_busy_shard_has_its_turn(streams: Streams) -> None:
+    reader = OutboxReader("settler")
+    streams.waiting.update({0: 9, 1: 9, 2: 9})
+    assert [shards_of(reader.read(2, 500)) for _ in range(4)] == [[0, 0], [1, 1], [2, 2], [0, 0]]
+
+
 def test_where_nothing_waits_it_pauses(streams: Streams) -> None:
     reader = OutboxReader("settler")
     assert (reader.read(4, 500), reader.read(4, 50)) == ([], [])
