@@ -215,6 +215,8 @@ def test_the_task_keeps_its_run_and_the_metrics_show_it(world: World, key: ApiKe
     lost = settled(key, yesterday)
     RequestLog.objects.filter(id=lost.id).delete()
     reconcile()
+    kept = Reconciliation.objects.get()
+    assert (kept.counts, kept.compared, kept.finished_at is not None) == ({**NOTHING, "not_logged": 1}, 0, True)
     nightly.update_metrics()
     shown = {kind: RECONCILED_DIFFERENCES.labels(kind)._value.get() for kind in NOTHING}
     assert shown == {**NOTHING, "not_logged": 1}
