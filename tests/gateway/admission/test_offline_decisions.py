@@ -61,6 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Clock]:
     clock = Clock()
     for module in (offline_admission, offline_accounts):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(offline_accounts, "_total", 0)
     offline_accounts.forget_all()
     offline_admission.forget_all()
     yield clock
