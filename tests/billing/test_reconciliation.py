@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
 import pytest
@@ -18,7 +18,7 @@ from apps.gateway.settlement import reconcile as nightly
 from apps.gateway.settlement.outbox import encode
 from apps.gateway.settlement.settle import settle
 from apps.keys.models import ApiKey
-from apps.logs import partitions, writer
+from apps.logs import archive, partitions, writer
 from apps.logs.models import LogRetention, RequestLog
 from apps.organizations.models import Organization
 from tests.billing.past import NOTHING, NOW, YESTERDAY, at_once, found, key, redate, settled, unguarded
@@ -37,6 +37,8 @@ def test_where_all_agrees_nothing_is_found(world: World, key: ApiKey) -> None:
     assert (run.counts, run.compared, run.days) == (NOTHING, 6, ["2026-03-14"])
     assert (found(run), run.found) == ([], 0)
     assert run.finished_at is not None
+    kept = Reconciliation.objects.get()
+    assert (kept.counts, kept.compared, kept.days, kept.finished_at) == (NOTHING, 6, ["2026-03-14"], run.finished_at)
 
 
 def test_a_row_that_was_not_charged(world: World, key: ApiKey) -> None:
@@ -153,7 +155,31 @@ def test_the_days_edges_are_utcs(world: World, key: ApiKey) -> None:
     settled(key, datetime(2026, 3, 14, 0, 0, tzinfo=UTC))
     tokyo = NOW.astimezone(datetime.fromisoformat("2026-03-15T00:00+09:00").tzinfo)
     run = nightly.reconcile(tokyo)
-    assert (run.days, run.compared) == (["2026-03-14"], 1)
+    assert (run.days, run.compared, run.counts) == (["2026-03-14"], 1, NOTHING)
+
+
+def test_days_that_the_log_has_moved_elsewhere_are_not_compared(
+    world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = archive.archived_before(NOW).date()
+    days = [here - timedelta(days=94), here - timedelta(days=1), here]
+    for day in days:
+        late = settled(key, datetime.combine(day, time(12), UTC))
+        redate(late.id, NOW)
+    assert nightly.days_to_compare(NOW) == [*days, YESTERDAY.date()]
+    monkeypatch.setattr(archive, "find_archive", object)
+    assert nightly.days_to_compare(NOW) == [here, YESTERDAY.date()]
+
+
+@pytest.mark.parametrize(("clock", "missing"), [(time(22, 59, 59), 1), (time(23), 0)])
+def test_a_row_may_go_an_hour_before_its_retention_has_ended(
+    world: World, key: ApiKey, clock: time, missing: int
+) -> None:
+    gone = settled(key)
+    RequestLog.objects.filter(id=gone.id).delete()
+    LogRetention.objects.create(organization=world.acme, days=2)
+    run = nightly.reconcile(datetime.combine(NOW.date(), clock, UTC))
+    assert (run.days, run.counts) == (["2026-03-14"], {**NOTHING, "not_logged": missing})
 
 
 def test_a_row_that_the_sweeper_wrote_and_its_worker_replaced(world: World, key: ApiKey) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -67,6 +68,12 @@ def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None
     assert nightly.reconcile(NOW - timedelta(hours=4)).counts["open"] == 0
     reservations.release([(worker_name(), reserved)], 0)
     assert nightly.reconcile(NOW).counts == NOTHING
+
+
+def test_a_request_is_missing_an_hour_after_the_longest_answer(reserved: UUID) -> None:
+    ends = NOW - timedelta(hours=5) + timedelta(seconds=settings.UPSTREAM_TOTAL_TIMEOUT + nightly.PATIENCE)
+    assert nightly.reconcile(ends).counts["open"] == 0
+    assert nightly.reconcile(ends + timedelta(seconds=1)).counts["open"] == 1
 
 
 def test_what_is_held_by_nobody(world: World, reserved: UUID) -> None:
@@ -134,6 +141,32 @@ def test_records_that_wait_and_records_that_nobody_can_read(
     assert valkey().xlen(dead_letters.STREAMS[0]) == 1
 
 
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [(3_600.0, []), (3_601.0, [("waiting", None, "0 records", "3 records, the oldest for 3601 s")])],
+)
+def test_records_that_wait_for_more_than_an_hour_are_told(
+    key: ApiKey, monkeypatch: pytest.MonkeyPatch, age: float, expected: list[object]
+) -> None:
+    monkeypatch.setattr(outbox, "depth", lambda: (3, age))
+    assert found(nightly.reconcile(NOW)) == expected
+
+
+@pytest.mark.django_db
+def test_what_is_longer_than_its_column_is_cut() -> None:
+    run = Reconciliation.objects.create()
+    nightly._keep(run, nightly.FoundDifference("waiting", None, None, "e" * 65, "f" * 65))
+    assert found(run) == [("waiting", None, "e" * 64, "f" * 64)]
+
+
+@pytest.mark.django_db
+def test_a_run_of_the_future_has_no_age() -> None:
+    Reconciliation.objects.create(finished_at=timezone.now() + timedelta(hours=1))
+    RECONCILED_AGO.set(7)
+    nightly.update_metrics()
+    assert RECONCILED_AGO._value.get() == 0
+
+
 @pytest.mark.django_db
 def test_metrics_are_those_of_the_last_run_that_came_to_its_end() -> None:
     RECONCILED_AGO.set(7)
@@ -183,6 +216,8 @@ def test_the_task_keeps_its_run_and_the_metrics_show_it(world: World, key: ApiKe
     lost = settled(key, yesterday)
     RequestLog.objects.filter(id=lost.id).delete()
     reconcile()
+    kept = Reconciliation.objects.get()
+    assert (kept.counts, kept.compared, kept.finished_at is not None) == ({**NOTHING, "not_logged": 1}, 0, True)
     nightly.update_metrics()
     shown = {kind: RECONCILED_DIFFERENCES.labels(kind)._value.get() for kind in NOTHING}
     assert shown == {**NOTHING, "not_logged": 1}

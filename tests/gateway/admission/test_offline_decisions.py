@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from structlog.testing import capture_logs
 
 from apps.billing import reservations
 from apps.billing.ledger import Charge
@@ -24,8 +26,15 @@ from apps.billing.reservations import (
 )
 from apps.gateway.admission import offline_accounts, offline_admission
 from apps.gateway.admission.offline_accounts import OfflineHold
-from apps.gateway.admission.offline_admission import OUTAGE, decide, extend, extend_reserved, on_heartbeat
-from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, UNRESERVED
+from apps.gateway.admission.offline_admission import (
+    OUTAGE,
+    StoreOutage,
+    decide,
+    extend,
+    extend_reserved,
+    on_heartbeat,
+)
+from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id
 from tests.gateway.admission.test_store_answers import KEY, ORGANIZATION, policy
@@ -52,6 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Clock]:
     clock = Clock()
     for module in (offline_admission, offline_accounts):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(offline_accounts, "_total", 0)
     offline_accounts.forget_all()
     offline_admission.forget_all()
     yield clock
@@ -123,6 +133,7 @@ USED_UP = "The gateway cannot check credits right now, and what it may serve unc
         (20, {"amount": 100, "part_nanos": 60, "least_nanos": 20}, 20),
         (1, {"amount": 1}, 1),
         (5_000, {"amount": 9_000, "part_nanos": 2_000, "least_nanos": 1_000}, 1_000),
+        (5_000, {"amount": 100, "least_nanos": 0}, 0),
         # Own accounts and free models need neither.
         (None, {"amount": 9_000, "from_credits": False}, 0),
     ],
@@ -226,6 +237,16 @@ def test_rates_hold_in_this_process(clock: Clock) -> None:
     assert decide(request(1, rates=rates), policy(), AWAY)[0].outcome is ReservationOutcome.TOO_FAST
 
 
+def test_a_rate_of_one_holds_from_the_machines_first_moment_on(clock: Clock) -> None:
+    know(5_000)
+    clock.now = 0.0
+    for name, per_minute in (("one", 1), ("two", 2)):
+        rates = (RateLimit(name, per_minute),)
+        assert [granted(request(1, rates=rates)) for _ in range(per_minute)] == [1] * per_minute
+        answer, _ = decide(request(1, rates=rates), policy(), AWAY)
+        assert answer.rate == RateLimitStatus(per_minute, 0, 60.0, retry_after=60.0 / per_minute)
+
+
 def test_requests_at_a_time_hold_in_this_process() -> None:
     know(5_000)
     _, hold = decide(request(most_in_flight=1), policy(), AWAY)
@@ -295,10 +316,11 @@ CREDITS, USAGE = f"balance:organization:{ORGANIZATION}", f"balance:key:{KEY}"
         (40, (CREDITS, USAGE), 400, (100, 60, 20), 30),
         (40, (USAGE,), 400, (100, 60, 31), 0),
         (40, (), None, (2_000, 2_000, 41), 1_000),
+        (None, (CREDITS,), None, (1, 1, 1), 0),
     ],
 )
 def test_a_reservation_may_have_more_beside_what_the_store_holds(
-    credits: int, balances: tuple[str, ...], limit: int | None, asked: tuple[int, int, int], more: int
+    credits: int | None, balances: tuple[str, ...], limit: int | None, asked: tuple[int, int, int], more: int
 ) -> None:
     know(credits, key_left=30, limit=400)
     hold = Hold("1", "w", 7, balances, "f", limits=holds_of_key(KEY, ORGANIZATION, limit))
@@ -339,6 +361,83 @@ def test_what_may_have_been_reserved_for_a_refused_request_is_released_once_the_
     on_heartbeat()
     on_heartbeat()
     assert released[1:] == [([("worker-1", later.id)], 0)]
+
+
+def test_reservations_of_refused_requests_are_released_by_the_hundreds(clock: Clock, released: list[Any]) -> None:
+    know(50)
+    for _ in range(501):
+        decide(request(), policy(), AWAY)
+    clock.now += 3.0
+    on_heartbeat()
+    assert [(len(pairs), shard) for pairs, shard in released] == [(500, 0), (1, 0)]
+
+
+def test_an_outage_is_told_at_its_beginning_and_its_end(clock: Clock) -> None:
+    know(150)
+    for _ in range(2):
+        with capture_logs() as logs:
+            counted = [OFFLINE_DECISIONS.labels("unreachable", one)._value.get() for one in ("admitted", "allowance")]
+            assert granted(request()) == 100
+            assert (refusal(request()), STORE_SILENT._value.get()) == (USED_UP, 1)
+            for one, before in zip(("admitted", "allowance"), counted, strict=True):
+                assert OFFLINE_DECISIONS.labels("unreachable", one)._value.get() == before + 1
+            on_heartbeat()
+            assert STORE_SILENT._value.get() == 1
+            clock.now += 5.04
+            on_heartbeat()
+            assert STORE_SILENT._value.get() == 0
+            on_heartbeat()
+        assert logs == [
+            {"event": "store.outage_began", "log_level": "error", "reason": "unreachable"},
+            {"event": "store.outage_ended", "log_level": "info", "seconds": 5.0, "admitted": 1, "refused": 1},
+        ]
+        offline_admission._forget({})
+
+
+def test_rates_begin_again_after_an_outage(clock: Clock) -> None:
+    rates = (RateLimit("bucket", 1),)
+    _, hold = decide(request(from_credits=False, rates=rates), policy(), AWAY)
+    assert hold is not None
+    hold.settle(Charge(ORGANIZATION, KEY, new_id(), Decimal(0), Decimal(0)))
+    assert offline_admission._full_at == {"bucket": 1_060.0}
+    on_heartbeat()
+    on_heartbeat()
+    clock.now += 30
+    on_heartbeat()
+    assert (offline_admission._full_at, offline_admission._accounts) == ({}, {})
+
+
+def test_without_an_outage_it_has_long_been_over(clock: Clock) -> None:
+    outage = StoreOutage()
+    assert (outage.began_at, outage.admitted, outage.refused) == (None, 0, 0)
+    clock.now = 30.0
+    assert (outage.is_over_for(30.0), outage.is_over_for(30.1)) == (True, False)
+    outage.record_failure("timeout")
+    outage.record_heartbeat()
+    outage.record_heartbeat()
+    assert (outage.began_at, outage.ended_at) == (None, 30.0)
+    # After it was forgotten, a failure of before is no reason to wait for another heartbeat.
+    outage.record_failure("timeout")
+    outage.forget()
+    outage.began_at = 20.0
+    outage.record_heartbeat()
+    assert outage.began_at is None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (AWAY, "unreachable"),
+        (RedisTimeoutError("late"), "timeout"),
+        (OutOfMemoryError("used memory > 'maxmemory'"), "oom"),
+        (ReadOnlyError("You can't write against a read only replica."), "readonly"),
+        (BusyLoadingError("Redis is loading the dataset in memory"), "loading"),
+        (ResponseError("MISCONF Errors writing to the AOF file"), "misconf"),
+        (ResponseError("WRONGTYPE Operation against a key"), "refused"),
+    ],
+)
+def test_why_the_store_gave_no_answer(error: RedisError, reason: str) -> None:
+    assert offline_admission.outage_reason(error) == reason
 
 
 def test_an_outage_counts_until_its_records_are_settled(clock: Clock) -> None:

@@ -120,7 +120,8 @@ def test_a_hold_for_a_batch_counts_until_it_is_released(key: ApiKey) -> None:
     assert (amount, items, overdue) == (Decimal(2), 1, False)
     assert oldest is not None
     assert accounts(oldest + timedelta(days=4, hours=1, seconds=1))["batches"][3] is True
-    assert clearing.draw_sheet().batches == Decimal(2)
+    sheet = clearing.draw_sheet()
+    assert (sheet.batches, sheet.ledger_difference) == (Decimal(2), 0)
     ledger.give_back([reference])
     assert accounts(now)["batches"] == EMPTY
     sheet = clearing.draw_sheet()
@@ -256,3 +257,10 @@ def test_metrics_of_an_account_that_is_gone_are_at_0(key: ApiKey) -> None:
     assert shown() == [3.0, 2.0, 9.0, 1.0]
     clearing.read_accounts(NOW)
     assert shown() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_sheet_of_the_future_has_no_age(key: ApiKey) -> None:
+    clearing.draw_sheet()
+    BalanceSheet.objects.update(drawn_at=timezone.now() + timedelta(minutes=5))
+    clearing.update_metrics()
+    assert REGISTRY.get_sample_value("gateway_balance_sheet_age_seconds") == 0.0

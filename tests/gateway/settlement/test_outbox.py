@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -286,3 +287,113 @@ def test_with_its_record_a_request_gives_back_what_it_does_not_need() -> None:
         assert [store.hget(name, "held") for name in (credits, counter)] == ["5", "7"]
         assert store.hget(notes, "request-1") == '{"amount":"2"}'
         assert store.zrange(flight, 0, -1) == ["request-2"]
+
+
+def test_depths_of_shards_are_added_and_the_age_is_the_greatest(monkeypatch: pytest.MonkeyPatch) -> None:
+    depths = [(2, 5.0), (1, 9.0), (0, 0.0)]
+    monkeypatch.setattr(outbox, "ask_each", lambda ask: depths if ask is outbox.depth_of else [])
+    assert outbox.depth() == (3, 9.0)
+
+
+def test_a_record_of_the_future_has_no_age() -> None:
+    identifier = f"{int((time.time() + 90) * 1000)}-0"
+    kernel_redis.client().xadd(outbox.STREAMS[0], {"worker": "w", "record": "{}"}, id=identifier)
+    assert outbox.depth_of(0) == (1, 0.0)
+
+
+def test_readers_are_forgotten_from_the_stated_silence_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumers = [
+        *({"name": f"silent for {idle}", "pending": 0, "idle": idle} for idle in (4, 5, 6)),
+        {"name": "holds one", "pending": 1, "idle": 6},
+    ]
+    forgotten: list[tuple[str, str, str]] = []
+    store = SimpleNamespace(
+        xgroup_create=lambda *_, **__: None,
+        xinfo_consumers=lambda stream, group: consumers,
+        xgroup_delconsumer=lambda *names: forgotten.append(names),
+    )
+    monkeypatch.setattr(outbox, "client", lambda: store)
+    outbox.forget_readers(silent_for=5)
+    assert forgotten == [(outbox.STREAMS[0], "settle", f"silent for {idle}") for idle in (5, 6)]
+
+
+def test_readers_are_looked_for_where_there_is_no_stream_yet() -> None:
+    kernel_redis.client().delete(outbox.STREAMS[0])
+    outbox.forget_readers()
+    assert readers() == set()
+
+
+def test_what_another_left_comes_before_ones_own_and_new_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, stuck = list[Any](), list[outbox.StreamEntry]()
+    monkeypatch.setattr(outbox, "claim_pending", lambda *ask: asked.append(ask) or stuck)
+    outbox.push("worker-1", b"1")
+    assert taken() == [("worker-1", "1")]
+    outbox.push("worker-1", b"2")
+    # Pending for 10 seconds, by our own clock.
+    assert asked == [(outbox.STREAMS[0], "settle", "reader-1", 10.0)]
+    stuck.append(("5-0", {"worker": "worker-9", "record": "stuck"}))
+    assert taken() == [("worker-9", "stuck")]
+    stuck.clear()
+    assert taken() == [("worker-1", "1")]
+    # The clock of the store comes first: then ours is not asked.
+    asked.clear()
+    monkeypatch.setattr(outbox, "ABANDONED_AFTER", 0)
+    assert (taken("reader-2"), asked) == ([("worker-1", "1")], [])
+
+
+def test_where_nothing_waits_a_read_waits_as_long_as_it_was_told_to() -> None:
+    began = time.monotonic()
+    assert outbox.read_batch("reader-1", 10, 200) == []
+    assert 0.15 < time.monotonic() - began < 5
+
+
+def test_a_process_that_ends_waits_for_what_it_has_sent_and_logs_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(outbox, "flush", lambda: steps.append("flush"))
+    monkeypatch.setattr(outbox, "_RETRIES", SimpleNamespace(join=lambda: steps.append("retries")))
+    monkeypatch.setattr(
+        outbox,
+        "BACKLOG",
+        SimpleNamespace(drain=lambda: steps.append("backlog"), dump_to_log=lambda: steps.append("log")),
+    )
+    outbox.flush_pending(5)
+    assert steps == ["flush", "retries", "backlog", "log"]
+    steps.clear()
+
+    def away() -> None:
+        raise RedisConnectionError("away")
+
+    # A store that is away keeps nothing from being spooled or logged.
+    monkeypatch.setattr(outbox, "flush", away)
+    outbox.flush_pending(5)
+    assert steps == ["retries", "backlog", "log"]
+
+
+def calls_of(*commands: str) -> int:
+    """Return how often the store has run commands."""
+    stats: Any = kernel_redis.client().info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in commands)
+
+
+@pytest.mark.single_server
+def test_a_single_server_is_asked_without_scripts_and_transactions() -> None:
+    before = [calls_of("eval", "evalsha"), calls_of("exec")]
+    outbox._read(outbox.STREAMS[0], "reader-1", ">", 10)
+    assert outbox._lengths() == ({0: 0}, None)
+    assert [calls_of("eval", "evalsha"), calls_of("exec")] == before
+
+
+def test_the_buffer_is_full_when_its_room_is() -> None:
+    def left(*records: bytes) -> list[bytes]:
+        buffer = outbox.RetransmissionBuffer(room=10)
+        for record in records:
+            buffer.add("worker-1", record)
+        assert len(buffer._block) == 10
+        return [one.record for one in buffer.take()]
+
+    # In one piece, within the room.
+    assert left(b"aaaaaa", b"bbbbbb") == [b"bbbbbb"]
+    assert left(b"aaaaaa", b"bbbb") == [b"aaaaaa", b"bbbb"]
+    assert left(b"aaaa", b"bbbbbb", b"cccc") == [b"bbbbbb", b"cccc"]
+    assert left(b"aaaa", b"bbbbbb", b"cccc", b"dddddd") == [b"cccc", b"dddddd"]
+    assert left(b"aaaa", b"bbbbb", b"cc", b"d") == [b"bbbbb", b"cc", b"d"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage, OutboxReader, claim_pending
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
+from tests.gateway.settlement.test_outbox import calls_of
 
 AWAY = RedisConnectionError("away")
 
@@ -78,6 +80,36 @@ def test_one_shard_is_waited_for_and_searched_every_second(streams: Streams, mon
     assert (streams.prepared, streams.slept) == ([0] * 5, [])
 
 
+def test_just_after_the_machine_has_started_it_searches_too(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "SHARD_COUNT", 1)
+    streams.now = 0.0
+    reader = OutboxReader("settler")
+    for seconds in (0.0, 0.5, 0.5):
+        streams.now += seconds
+        reader.read(2, 500)
+    assert [left for *_, left in streams.asked] == [True, False, True]
+    assert streams.prepared == [0, 0]
+
+
+def test_a_shard_that_failed_is_searched_at_once(streams: Streams) -> None:
+    streams.now = 0.0
+    reader = OutboxReader("settler")
+    streams.waiting[1] = 1
+    for away in (set[int](), {1}, set[int]()):
+        streams.waiting[1], streams.away = 1, away
+        with suppress(RedisConnectionError):
+            reader.read(4, 500)
+    assert [(shard, left) for shard, _, _, left in streams.asked] == [(1, True), (1, False), (1, True)]
+
+
+def test_the_first_failure_is_told(streams: Streams) -> None:
+    reader = OutboxReader("settler")
+    streams.failure, streams.waiting[1] = RedisConnectionError("first"), 1
+    streams.away.add(1)
+    with pytest.raises(RedisConnectionError, match="first"):
+        reader.read(4, 500)
+
+
 def test_a_busy_shard_holds_up_no_other(streams: Streams) -> None:
     reader = OutboxReader("settler")
     streams.waiting.update({0: 9, 2: 3})
@@ -93,6 +125,12 @@ def test_a_busy_shard_holds_up_no_other(streams: Streams) -> None:
     # It was the first one's turn, so that the last one comes before it; then the first again.
     assert shards_of(reader.read(4, 500)) == [2] * 4
     assert shards_of(reader.read(4, 500)) == [0] * 4
+
+
+def test_every_busy_shard_has_its_turn(streams: Streams) -> None:
+    reader = OutboxReader("settler")
+    streams.waiting.update({0: 9, 1: 9, 2: 9})
+    assert [shards_of(reader.read(2, 500)) for _ in range(4)] == [[0, 0], [1, 1], [2, 2], [0, 0]]
 
 
 def test_where_nothing_waits_it_pauses(streams: Streams) -> None:
@@ -175,6 +213,16 @@ def test_a_stream_of_several_is_read_without_waiting() -> None:
     client().xdel(outbox.STREAMS[0], first[0].id)
     assert [one.record for one in outbox.read_batch("reader", 10, 0)] == ["1"]
     assert [one.record for one in outbox.read_batch("reader", 10, 0, left=False)] == ["2"]
+
+
+@pytest.mark.single_server
+@pytest.mark.usefixtures("two_shards")
+def test_a_stream_of_several_is_read_by_a_script() -> None:
+    """The library would ask some node where the command has its keys, which may be the one away."""
+    scripts = calls_of("eval", "evalsha")
+    assert outbox.read_batch("reader", 2, 0) == []
+    # For unfinished records, and for new ones.
+    assert calls_of("eval", "evalsha") == scripts + 2
 
 
 @pytest.mark.usefixtures("two_shards")

@@ -5,17 +5,21 @@ from __future__ import annotations
 import fcntl
 import io
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from django.core.management import call_command
 from django.test import Client
 from redis.exceptions import ResponseError
+from structlog.testing import capture_logs
 
-from apps.gateway.metrics import UNRECORDABLE
+from apps.gateway.metrics import RECORDS_IN_MEMORY, UNRECORDABLE
 from apps.gateway.settlement import outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG, RecordBacklog, is_any_process_backlogged
 from apps.kernel.errors import Overloaded
@@ -220,3 +224,116 @@ def test_what_a_stopping_process_leaves_to_its_log_can_be_pushed_from_there(
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     call_command("push_records")
     assert taken() == [("", '{"content":"nobody else may read this"}')]
+
+
+class Taker:
+    """A store that refuses so many times, and then takes each record."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.taken: list[bytes] = []
+
+    def push_of(self, record: bytes) -> Callable[[], None]:
+        """Return what pushes a record."""
+
+        def push() -> None:
+            if self.refusals > 0:
+                self.refusals -= 1
+                raise ResponseError("MISCONF")
+            self.taken.append(record)
+
+        return push
+
+
+@pytest.fixture
+def backlog(settings: Any, tmp_path: Path) -> Iterator[RecordBacklog]:
+    """A backlog of the test's own, in a home of its own."""
+    settings.GATEWAY_HOME = tmp_path
+    backlog = RecordBacklog()
+    yield backlog
+    backlog._withdraw()
+    if backlog._greenlet is not None:
+        backlog._greenlet.kill()
+
+
+def in_memory() -> float:
+    return float(RECORDS_IN_MEMORY._value.get())
+
+
+def test_waiting_records_are_shown_and_told_once(backlog: RecordBacklog) -> None:
+    store = Taker(1)
+    with capture_logs() as logs:
+        backlog.add(store.push_of(b"1"), b"1", "ResponseError")
+        first = backlog._greenlet
+        backlog.add(store.push_of(b"2"), b"2", "OSError")
+    assert logs == [{"event": "records.waiting", "log_level": "error", "error": "ResponseError"}]
+    assert (first is not None, backlog._greenlet is first) == (True, True)
+    assert (in_memory(), is_any_process_backlogged()) == (2, True)
+    assert backlog.retry() is False
+    assert (in_memory(), is_any_process_backlogged(), store.taken) == (2, True, [])
+    assert backlog.retry() is True
+    assert (in_memory(), is_any_process_backlogged(), store.taken) == (0, False, [b"1", b"2"])
+
+
+def test_who_could_not_tell_tells_with_its_next_try(backlog: RecordBacklog) -> None:
+    another = RecordBacklog()
+    another._tell()
+    opened = len(os.listdir("/dev/fd"))
+    backlog.add(Taker(1).push_of(b"1"), b"1", "ResponseError")
+    assert len(os.listdir("/dev/fd")) == opened
+    another._withdraw()
+    assert is_any_process_backlogged() is False
+    assert backlog.retry() is False
+    assert is_any_process_backlogged() is True
+
+
+def test_a_process_that_leaves_its_records_to_the_log_no_longer_tells(backlog: RecordBacklog) -> None:
+    backlog.add(Taker(1).push_of(b"1"), b"1", "ResponseError")
+    assert is_any_process_backlogged() is True
+    backlog.dump_to_log()
+    assert (len(backlog.waiting), is_any_process_backlogged()) == (0, False)
+
+
+def test_the_pauses_between_tries_double_up_to_two_seconds(
+    backlog: RecordBacklog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses, store = list[float](), Taker(7)
+    backlog.add(store.push_of(b"1"), b"1", "ResponseError")
+    # For the backlog alone: other greenlets of this process go on to sleep.
+    monkeypatch.setattr(record_backlog, "gevent", SimpleNamespace(spawn=gevent.spawn, sleep=pauses.append))
+    backlog.drain()
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    assert (store.taken, len(backlog.waiting), backlog._greenlet) == ([b"1"], 0, None)
+    # Nothing waits: nothing is waited for.
+    backlog.drain()
+    # The next one is tried again as the first was.
+    store.refusals = 1
+    backlog.add(store.push_of(b"2"), b"2", "ResponseError")
+    backlog.drain()
+    assert (store.taken, pauses[7:]) == ([b"1", b"2"], [0.1])
+
+
+def test_a_look_leaves_no_file_open_and_only_our_user_opens_it(
+    backlog: RecordBacklog, settings: Any, tmp_path: Path
+) -> None:
+    settings.GATEWAY_HOME = tmp_path / "not" / "there"
+    record_backlog.prepare()
+    opened = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        record_backlog.prepare()
+        assert is_any_process_backlogged() is False
+    backlog._tell()
+    assert is_any_process_backlogged() is True
+    backlog._tell()
+    backlog._withdraw()
+    assert len(os.listdir("/dev/fd")) == opened
+    folder = settings.GATEWAY_HOME / "run"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "records-waiting")] == [0o700, 0o600]
+
+
+def test_where_the_file_cannot_be_made_no_other_is_said_to_wait(settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path / "file"
+    settings.GATEWAY_HOME.write_bytes(b"")
+    with pytest.raises(OSError, match="Not a directory"):
+        record_backlog.prepare()
+    assert is_any_process_backlogged() is False

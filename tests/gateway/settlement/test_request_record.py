@@ -12,10 +12,13 @@ from apps.billing.pricing import bill_at
 from apps.gateway.canonical.chat import (
     Chat,
     FunctionTool,
+    Message,
     ReasoningRequest,
     ResponseFormat,
     RoutingPreferences,
+    Text,
     ToolChoice,
+    ToolResult,
     WebSearchTool,
 )
 from apps.gateway.settlement.outbox import charge_of
@@ -221,6 +224,16 @@ def test_a_request_is_kept_as_far_as_retention_allows(retention: str, is_kept: i
     plain = entry()
     keep_request(plain, Chat(model="m", messages=[]), "metadata")
     assert (plain.tools, plain.response_format, plain.tool_choice) == (None, None, None)
+
+
+def test_answers_of_tools_are_kept_with_the_content() -> None:
+    answered = Message(role="tool", parts=[ToolResult(call_id="call-1", parts=[Text(text="sunny")])])
+    records = {retention: entry() for retention in ("metadata", "retain")}
+    for retention, record in records.items():
+        keep_request(record, Chat(model="m", messages=[answered]), retention)
+    result = {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}
+    assert records["retain"].tool_results == [result]
+    assert (records["metadata"].tool_results, records["metadata"].messages) == (None, None)
 
 
 def test_no_request_is_refused_for_the_logs_sake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,21 @@ def test_records_pushed_before_a_moment_are_dropped(monkeypatch: pytest.MonkeyPa
     assert (len(buffer), buffer.take()) == (0, deque())
 
 
+def test_dropped_records_leave_as_much_room_as_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1.0]
+    monkeypatch.setattr(outbox, "time", type("Clock", (), {"monotonic": lambda: now[0]}))
+    for returned, left in ((b"123456", [b"123456", b"cc", b"dd"]), (b"1234567", [b"cc", b"dd"])):
+        now[0] = 1.0
+        buffer = RetransmissionBuffer(room=10)
+        for record in (b"aaa", b"bbb", b"cc"):
+            buffer.add("worker-1", record)
+            now[0] += 1
+        buffer.drop_before(2.5)
+        buffer.put_back(deque([PushedRecord(1.0, "worker-1", returned)]))
+        buffer.add("worker-1", b"dd")
+        assert [one.record for one in buffer.take()] == left
+
+
 def test_a_record_as_large_as_the_room_is_kept_and_a_larger_one_is_not() -> None:
     buffer = RetransmissionBuffer(room=4)
     buffer.add("worker-1", b"1")

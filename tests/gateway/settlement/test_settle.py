@@ -11,20 +11,32 @@ from uuid import UUID
 import pytest
 from django.db import connection
 from msgspec.structs import replace
+from redis.exceptions import ConnectionError as RedisConnectionError
+from structlog.testing import capture_logs
 
 from apps.billing import balances, ledger, reservations, worker_leases
 from apps.billing.models import LedgerEntry
 from apps.billing.reservations import Hold, Note, ReservationRequest
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
+from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage, charge_of, encode
 from apps.gateway.settlement.settle import settle, sweep
+from apps.guardrails.findings.violation_draft import ViolationDraft
+from apps.guardrails.models import Violation
+from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
+from apps.limits import counters
+from apps.limits.applied import apply_rule
+from apps.log_sinks.models import WaitingRow
 from apps.logs import partitions
 from apps.logs.entry import Entry
 from apps.logs.models import RequestLog
+from tests.limits import limits
+from tests.limits.limits import recorded, rule
+from tests.log_sinks.sinks import make_sink
 from tests.logs.entries import entry, id_at
 from tests.support.cast import World, make_key, world
 from tests.support.upstream import settle_all
@@ -165,3 +177,120 @@ def test_a_hold_stays_while_its_record_arrives_during_a_sweep(world: World, monk
     row = RequestLog.objects.get(pk=record.id)
     assert (row.swept, row.cost) == (False, Decimal(1))
     assert [one.credits for one in LedgerEntry.objects.filter(reference=record.id)] == [Decimal(-1)]
+
+
+def message_of(record: Entry) -> OutboxMessage:
+    return OutboxMessage("0-1", "worker-1", encode(record).decode())
+
+
+@pytest.mark.django_db
+def test_findings_of_guardrails_and_rows_for_sinks_are_written_once(world: World) -> None:
+    sink, before = make_sink(world, "webhook", "https://example.com/"), SETTLED._value.get()
+    draft = ViolationDraft(
+        rule_id="system:pii",
+        rule_name="pii",
+        category="privacy",
+        action_taken="redacted",
+        matched_pattern="email",
+        matched_content="a***",
+        content_hash="0" * 64,
+    )
+    record = replace(granted(world), violations=[draft], used_model="used")
+    unanswered = replace(record, id=new_id(), used_model="")
+    plain = replace(record, id=new_id(), violations=None)
+    messages = [message_of(one) for one in (record, unanswered, plain)]
+
+    def written() -> tuple[set[tuple[UUID, UUID]], set[tuple[UUID, str, str]]]:
+        return (
+            set(WaitingRow.objects.values_list("sink_id", "log_id")),
+            set(Violation.objects.values_list("log_id", "model", "rule_name")),
+        )
+
+    assert (settle(messages), SETTLED._value.get()) == (3, before + 3)
+    assert written() == (
+        {(sink.id, one.id) for one in (record, unanswered, plain)},
+        {(record.id, "used", "pii"), (unanswered.id, "gpt-5", "pii")},
+    )
+    # Delivered, and deleted by its organization.
+    WaitingRow.objects.all().delete()
+    Violation.objects.all().delete()
+    assert (settle(messages), SETTLED._value.get()) == (0, before + 3)
+    assert written() == (set(), set())
+
+
+@pytest.mark.django_db
+def test_who_settles_again_publishes_what_an_earlier_settlement_has_charged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died between its commit and the store."""
+    [limit] = [apply_rule(rule("requests", organization_id=world.acme.id), "", limits.NOW)]
+    counters.publish([limit])
+    counted = recorded(
+        [limit], model_id="echo", provider_id="sandbox", cost=Decimal(1), input_tokens=1, output_tokens=1
+    )
+    record = replace(granted(world), limits=counted)
+    names = [
+        balances.key("organization", record.organization_id),
+        balances.key("key", record.api_key_id),
+        limit.counter,
+    ]
+
+    def copies() -> list[str | None]:
+        return [client().hget(name, "amount") for name in names]
+
+    def away(_: Any) -> None:
+        raise RedisConnectionError("away")
+
+    with monkeypatch.context() as died:
+        died.setattr(balances, "publish_or_raise", away)
+        with pytest.raises(RedisConnectionError):
+            settle([message_of(record)])
+    before = copies()
+    assert (before[0], before[2]) == (str(5 * NANO), "0")
+    assert settle([message_of(record)]) == 0
+    assert copies() == [str(4 * NANO), str(NANO), "1"]
+
+
+@pytest.mark.django_db
+def test_a_copy_that_claims_to_be_newer_is_repaired_by_the_next_settlement(world: World) -> None:
+    record = granted(world)
+    name = balances.key("organization", world.acme.id)
+    client().hset(name, mapping={"amount": 7, "version": 1 << 40})
+    assert settle([message_of(record)]) == 1
+    assert client().hget(name, "amount") == str(4 * NANO)
+
+
+@pytest.mark.django_db
+def test_what_a_dead_worker_recorded_is_held_until_it_is_settled_or_waits_no_longer(world: World) -> None:
+    record, swept, stream = granted(world), SWEPT._value.get(), outbox.STREAMS[0]
+    hold = hold_of(record)
+    outbox.prepare()
+    outbox.push("worker-1", encode(record), reservations.reduce_to_cost(hold, charge_of(record)))
+    # The store's clock was set back since: the record waits, and has no age.
+    [(identifier, fields)] = client().xrange(stream)
+    client().xdel(stream, identifier)
+    client().xadd(stream, fields, id=f"{2 * int(identifier.partition('-')[0])}-0")
+    worker_leases.expire_lease("worker-1")
+    name = balances.key("organization", world.acme.id)
+    with capture_logs() as logs:
+        assert sweep() == 0
+    assert (list(reservations.notes_of("worker-1", 0)), client().hget(name, "held")) == ([record.id], str(NANO))
+    assert logs == [{"event": "sweep.worker", "log_level": "info", "worker": "worker-1", "requests": 0}]
+    # An operator has put it aside.
+    client().xtrim(stream, maxlen=0)
+    with capture_logs() as logs:
+        assert sweep() == 0
+    assert (reservations.notes_of("worker-1", 0), client().hget(name, "held"), logs) == ({}, "0", [])
+    assert (client().zcard(worker_leases.WORKERS[0]), SWEPT._value.get()) == (0, swept)
+
+
+@pytest.mark.django_db
+def test_requests_of_a_dead_worker_are_counted(world: World) -> None:
+    records, swept = [granted(world) for _ in range(2)], SWEPT._value.get()
+    for one in records:
+        hold_of(one)
+    worker_leases.expire_lease("worker-1")
+    outbox.prepare()
+    assert (sweep(), SWEPT._value.get()) == (2, swept + 2)
+    assert settle_all() == 2
+    assert RequestLog.objects.filter(swept=True).count() == 2

@@ -24,6 +24,7 @@ from apps.kernel.valkey import shards
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.shards import OtherShards
 from apps.logs import refusals
+from tests.gateway.settlement.test_outbox import calls_of
 
 AWAY = RedisConnectionError("away")
 
@@ -210,3 +211,13 @@ def test_dead_letters_go_back_to_the_outbox_as_they_were() -> None:
     assert (dead_letters.count(), dead_letters.replay()) == (0, 0)
     back = [(one.worker, one.record) for one in outbox.read_batch("reader", 10, 1)]
     assert back == [("worker-0", "{broken"), ("worker-1", "{broken")]
+
+
+@pytest.mark.single_server
+def test_each_dead_letter_moves_in_one_step() -> None:
+    outbox.prepare()
+    for number in range(2):
+        dead_letters.add(OutboxMessage(f"0-{number}", "worker-1", "{broken"))
+    transactions = calls_of("exec")
+    assert dead_letters.replay() == 2
+    assert calls_of("exec") == transactions + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -164,6 +165,22 @@ def test_a_test_that_a_mutant_has_spoiled_kills_no_other_mutant(tmp_path: Path) 
     assert fates_in(path) == ["killed", "", ""]
     SmallTrial(path, {"one": test}).run()
     assert fates_in(path) == ["killed", "survived", "survived"]
+
+
+@pytest.mark.usefixtures("three_mutants")
+def test_a_test_that_fails_by_itself_in_another_process_kills_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    # Reached, then tried with the three, confirmed together; alone in the second process; by itself in the third.
+    answers = deque([True, *[False] * 4, *[False] * 2, False])
+
+    def test(_: int) -> bool:
+        return answers.popleft() if answers else True
+
+    for _ in range(2):
+        with pytest.raises(pytest.exit.Exception):
+            SmallTrial(path, {"one": test}).run()
+    SmallTrial(path, {"one": test}).run()
+    assert (fates_in(path), len(answers)) == (["survived"] * 3, 0)
 
 
 @pytest.mark.usefixtures("three_mutants")
