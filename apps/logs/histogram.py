@@ -5,23 +5,27 @@ Counting is bounded by rows and by time, so that a page with a histogram opens q
 
 from __future__ import annotations
 
+import time as clock
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from django.db import OperationalError, connections, transaction
+from django.db.models import QuerySet
 
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs import archive
 from apps.logs.access import LogScope
+from apps.logs.models import RequestLog
 from apps.logs.query import LogFilters
 from apps.logs.search import rows_between
 
 MAX_BARS: Final = 60
-# Rows that are counted, newest first.
-MAX_ROWS: Final = 100_000
-_STATEMENT_LIMIT: Final = "'1500ms'"
-_DAY: Final = timedelta(days=1)
+# Rows that are counted, newest first, and seconds that it may take.
+MAX_ROWS: Final = 50_000
+TIME_LIMIT: Final = 1.5
+_DAY, _SMALLEST = timedelta(days=1), timedelta(microseconds=1)
 # Lengths of a bar, except multiples of a day.
 _STEPS: Final = tuple(timedelta(seconds=one) for one in (1, 5, 15, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200))
 
@@ -87,16 +91,39 @@ def _count(
     using: str,
 ) -> dict[datetime, tuple[int, int]] | None:
     """Return requests and errors by the start of their bar; None if that takes too long."""
-    order, columns = ("-created_at", "-id"), ("created_at", "id", "has_error")
-    walks = rows_between(scope, filters, low, high, using)
-    if not walks:
+    if not rows_between(scope, filters, low, high, using):
         return None
-    found = [walk.order_by(*order).values_list(*columns)[: MAX_ROWS + 1] for walk in walks]
-    rows = found[0] if len(found) == 1 else found[0].union(*found[1:], all=True).order_by(*order)[: MAX_ROWS + 1]
+    ends_at, counts, left = clock.monotonic() + TIME_LIMIT, dict[datetime, tuple[int, int]](), MAX_ROWS + 1
+    # The newest day first, then twice as many days each time: a limit alone has PostgreSQL find all rows of the period,
+    # to sort them.
+    span = _DAY
+    while left > 0 and high >= low:
+        begins = max(low, high - span)
+        newer = _count_newest(rows_between(scope, filters, begins, high, using), left, step, origin, using, ends_at)
+        if newer is None:
+            return None
+        for bar, (requests, errors) in newer.items():
+            known = counts.get(bar, (0, 0))
+            counts[bar] = known[0] + requests, known[1] + errors
+            left -= requests
+        high, span = begins - _SMALLEST, span * 2
+    return counts
+
+
+def _count_newest(
+    walks: Sequence[QuerySet[RequestLog]], most: int, step: timedelta, origin: datetime, using: str, ends_at: float
+) -> dict[datetime, tuple[int, int]] | None:
+    """Return requests and errors of the newest rows by the start of their bar; None if that takes too long."""
+    order, columns = ("-created_at", "-id"), ("created_at", "id", "has_error")
+    found = [walk.order_by(*order).values_list(*columns)[:most] for walk in walks]
+    rows = found[0] if len(found) == 1 else found[0].union(*found[1:], all=True).order_by(*order)[:most]
     text, values = rows.query.sql_with_params()
+    milliseconds = round((ends_at - clock.monotonic()) * 1000)
+    if milliseconds <= 0:
+        return None
     try:
         with transaction.atomic(using=using), connections[using].cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+            cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
             cursor.execute(
                 f"""
                 SELECT date_bin(make_interval(secs => %s), created_at, %s) AS bar, count(*),

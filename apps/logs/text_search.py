@@ -6,6 +6,7 @@ ended, so that writing a row costs nothing more. A search has a time limit; it r
 
 from __future__ import annotations
 
+import re
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ from apps.organizations.models import RetentionLevel
 
 log = structlog.get_logger(__name__)
 
-# Seconds of one search, and rows read by one statement.
-TIME_LIMIT: Final = 1.2
-_CHUNK: Final = 200
+# Seconds of one search, and rows read by its first statement and at most by a later one.
+TIME_LIMIT: Final = 0.35
+_FIRST_CHUNK, _MAX_CHUNK = 200, 1_600
 # Characters of the answer and of the end of the prompt that are searched. With them a row's words stay within the
 # megabyte that PostgreSQL takes as a text's words.
 SEARCHED_ANSWER, SEARCHED_PROMPT = 50_000, 60_000
@@ -42,6 +43,12 @@ _WORDS: Final = (
     f"replace(right(coalesce(messages::text, ''), {SEARCHED_PROMPT}), '\\n', ' '))"
 )
 _MATCH: Final = f"{_WORDS} @@ (to_tsquery('simple', %s) && websearch_to_tsquery('simple', %s))"
+# A row that matches has every word that is not one of several in its text. To look for them takes a tenth of the time
+# that its words take.
+_HAS_WORDS: Final = "lower(coalesce(content, '') || ' ' || coalesce(messages::text, '')) LIKE ALL (%s)"
+_QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
+# A word whose small letters depend on where it stands, or that PostgreSQL writes with escapes.
+_UNLIKE: Final = re.compile(r"[σς'\\]")
 _KEPT: Final = f"retention_level = '{RetentionLevel.RETAIN}'"
 _INDEX_ENDING: Final = "_text"
 # The partitions with an index that is complete.
@@ -152,6 +159,17 @@ def find_text(
     return TextPage(rows, None)
 
 
+def _patterns_of(text: str, using: str) -> list[str]:
+    """Return patterns for LIKE that the small letters of every match have; none where a part of a search may match."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT querytree(websearch_to_tsquery('simple', %s))", [text])
+        tree = str(cursor.fetchone()[0])
+    if "|" in _QUOTED.sub("", tree):
+        return []
+    words = [word for word in _QUOTED.findall(tree) if not _UNLIKE.search(word)]
+    return [f"%{word.replace('%', '_')}%" for word in words]
+
+
 class _Search:
     """One search: ids of matching rows, newest first, and the row at which the time limit ended it."""
 
@@ -164,6 +182,7 @@ class _Search:
         self._rows = rows_of_organization(scope, organization_id, using).filter(retention_level=RetentionLevel.RETAIN)
         # The organization's own word is hexadecimal, and needs no quoting.
         self._query = [f"o{organization_id.hex}", text]
+        self._patterns = _patterns_of(text, using)
         self.found: list[UUID] = []
         self.stopped_at: UUID | None = None
         # Whether any row has been read.
@@ -212,22 +231,22 @@ class _Search:
         self, begins: datetime, ends: datetime, after: UUID | None, count: int, max_chunks: int | None
     ) -> tuple[UUID | None, bool]:
         """Read rows of a day, newest first; return the last one that was read, and whether it was the day's last."""
-        chunks = 0
+        chunks, size = 0, _FIRST_CHUNK
         while max_chunks is None or chunks < max_chunks:
             if self._has_read and clock.monotonic() >= self._ends_at:
                 return after, False
             rows = self._rows.filter(created_at__gte=begins, created_at__lte=ends)
             rows = rows if after is None else rows.filter(id__lt=after)
-            newest = rows.order_by("-created_at", "-id").values_list("id", flat=True)[:_CHUNK]
+            newest = rows.order_by("-created_at", "-id").values_list("id", flat=True)[:size]
             ids = [UUID(str(one)) for one in newest]
             if ids:
                 self.found += self._matching(begins.date(), ids)
                 after, self._has_read = ids[-1], True
-            if len(ids) < _CHUNK:
+            if len(ids) < size:
                 return after, True
             if len(self.found) >= count:
                 return after, False
-            chunks += 1
+            chunks, size = chunks + 1, min(size * 2, _MAX_CHUNK)
         return after, False
 
     def _matching(self, day: date, ids: Sequence[UUID]) -> list[UUID]:
@@ -241,10 +260,10 @@ class _Search:
                 WITH read AS MATERIALIZED (
                     SELECT row.* FROM unnest(%s::timestamptz[], %s::uuid[]) AS wanted (created_at, id)
                     JOIN {partitions.name_of(day)} AS row USING (created_at, id)
-                ), request_log AS MATERIALIZED (SELECT * FROM read WHERE {_MATCH})
+                ), request_log AS MATERIALIZED (SELECT * FROM read WHERE {_HAS_WORDS} AND {_MATCH})
                 {text}
                 """,  # noqa: S608 - Django's own text, and ours
-                [[time_of(one) for one in ids], list(ids), *self._query, *values],
+                [[time_of(one) for one in ids], list(ids), self._patterns, *self._query, *values],
             )
             return [UUID(str(one)) for (one,) in cursor.fetchall()]
 

@@ -93,6 +93,34 @@ def test_only_the_newest_rows_are_counted(world: World, key: Any, monkeypatch: p
     assert [one.start for one in found.bars if one.requests] == [minutes(1), minutes(2), minutes(3)]
 
 
+def test_rows_of_a_long_period_are_each_counted_once_newest_first(
+    world: World, key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The period is counted in parts: a day, then two, then four."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    ages = [timedelta(days=days) for days in (0.5, 1, 1.5, 3, 3.5, 7, 15, 28)]
+    write(*(entry(key, id=id_at(now - age), has_error=age.days == 7) for age in ages))
+    scope, start = LogScope({world.acme.id: now - timedelta(days=40)}), now - timedelta(days=30)
+    found = find_histogram(scope, LogFilters(), start=start, end=now, origin=start)
+    assert found is not None
+    assert ([one.start for one in found.bars if one.requests], found.is_cut) == (
+        sorted(start + (now - age - start) // found.step * found.step for age in ages),
+        False,
+    )
+    assert [one.errors for one in found.bars if one.requests] == [0, 0, 1, 0, 0, 0, 0, 0]
+    monkeypatch.setattr(histogram, "MAX_ROWS", 3)
+    newest = find_histogram(scope, LogFilters(), start=start, end=now, origin=start)
+    assert newest is not None
+    assert (sum(one.requests for one in newest.bars), newest.is_cut) == (4, True)
+    assert [one for one in newest.bars if one.requests] == [one for one in found.bars if one.requests][-4:]
+
+
+def test_a_period_that_takes_too_long_has_no_histogram(world: World, key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(entry(key, id=id_at(minutes(0))))
+    monkeypatch.setattr(histogram, "TIME_LIMIT", 0)
+    assert find_histogram(scope_of(world), LogFilters(), start=HOUR, end=datetime.now(UTC), origin=HOUR) is None
+
+
 def test_a_period_without_a_past_or_with_too_many_index_scans_has_no_histogram(
     world: World, key: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
