@@ -58,7 +58,7 @@ def test_texts_are_found_and_the_filters_hold(world: World, key: Any) -> None:
 def test_pages_and_a_search_that_ran_out_of_time_lead_on(
     world: World, key: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_search, "_CHUNK", 1)
+    monkeypatch.setattr(text_search, "_FIRST_CHUNK", 1)
     write(*(kept(key, "owl", id=id_at(ago(minutes=minute))) for minute in (1, 2)))
     [falcon] = write(kept(key, "falcon", id=id_at(ago(minutes=3))))
     dana = Visitor(world.dana)
