@@ -69,7 +69,7 @@ class LogsQuery(PeriodQuery):
         required=False,
         max_length=MAX_TEXT,
         help_text='words of kept prompts and answers: `refund`, `"three days"`, `a or b`, `-word`. The newest '
-        "first, in one organization. A search ends after 0.35 s: a page may then be short, and `nextCursor` goes on",
+        "first, in one organization. A search ends after 0.25 s: a page may then be short, and `nextCursor` goes on",
     )
 
 

@@ -30,8 +30,8 @@ from apps.organizations.models import RetentionLevel
 log = structlog.get_logger(__name__)
 
 # Seconds of one search, and rows read by its first statement and at most by a later one.
-TIME_LIMIT: Final = 0.35
-_FIRST_CHUNK, _MAX_CHUNK = 200, 1_600
+TIME_LIMIT: Final = 0.25
+_FIRST_CHUNK, _MAX_CHUNK = 200, 800
 # Characters of the answer and of the end of the prompt that are searched. With them a row's words stay within the
 # megabyte that PostgreSQL takes as a text's words.
 SEARCHED_ANSWER, SEARCHED_PROMPT = 50_000, 60_000

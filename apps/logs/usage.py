@@ -27,7 +27,7 @@ from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 
 Dimension = Literal["model", "project", "key"]
 # For tags: rows that are read, newest first, and tags in the answer.
-MAX_ROWS, MAX_TAGS = 50_000, 200
+MAX_ROWS, MAX_TAGS = 40_000, 200
 
 
 @dataclass(frozen=True, slots=True)
