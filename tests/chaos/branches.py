@@ -38,10 +38,10 @@ BRANCHES: Final = {
     "stale policy": Branch(
         "a request is served by an expired policy",
         "gateway_stale_policies_total",
-        ("postgres-hung", "postgres-killed", "postgres-restored"),
+        ("postgres-hung-for-long",),
     ),
     "record in memory": Branch(
-        "neither store nor disk takes a record", "gateway_unrecordable_requests_total", ("disk-full",)
+        "neither store nor disk takes a record", "gateway_unrecordable_requests_total", ("disk-full-without-room",)
     ),
     "dead letter": Branch(
         "a record that cannot be read is put aside", "gateway_dead_letters_total", ("record-unreadable",)

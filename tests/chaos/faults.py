@@ -22,6 +22,9 @@ from tests.chaos.scene import Scene
 from tests.stack.chaos import send_signal
 from tests.stack.product import eventually
 
+# Seconds for which a policy is trusted (`apps/gateway/access/policy_cache.py`, which needs settings to be imported).
+_POLICY_AGE = 60.0
+
 Break = Callable[[Scene, float], int]
 
 
@@ -64,6 +67,11 @@ def hung(scene: Scene, seconds: float, victim: str) -> int:
     with scene.stopped(victim):
         time.sleep(seconds)
     return 1
+
+
+def hung_for_long(scene: Scene, seconds: float) -> int:
+    """Stop PostgreSQL for longer than a policy is trusted, which is renewed some seconds before."""
+    return hung(scene, max(seconds, _POLICY_AGE + 5), "postgres, all of it")
 
 
 def supervisor_killed(scene: Scene, seconds: float) -> int:
@@ -197,6 +205,11 @@ FAULTS = [
     Fault("supervisor-killed", "kill -9: the supervisor; the product is started anew", supervisor_killed),
     Fault("valkey-hung", "Valkey stands still", partial(hung, victim="valkey")),
     Fault("postgres-hung", "PostgreSQL stands still", partial(hung, victim="postgres, all of it")),
+    Fault(
+        "postgres-hung-for-long",
+        "PostgreSQL stands still until policies that were read have expired",
+        hung_for_long,
+    ),
     Fault("settler-hung", "the settler stands still, and goes on later", partial(hung, victim="settler")),
     Fault("web-worker-hung", "a worker stands still, and goes on later", partial(hung, victim="web worker")),
     Fault("valkey-no-replicas", "Valkey refuses to write: NOREPLICAS", partial(configured, min_replicas_to_write="1")),
@@ -227,6 +240,15 @@ FAULTS = [
         stores.disk_full,
         alone=True,
         home=stores.small_disk,
+        missing=stores.no_mounts,
+    ),
+    Fault(
+        "disk-full-without-room",
+        "the same, and no room was kept for records",
+        stores.disk_full,
+        alone=True,
+        home=stores.small_disk,
+        settings=stores.without_room,
         missing=stores.no_mounts,
     ),
     Fault("provider-failing", "half of a provider's answers are 500", partial(weather, script="status=500:p=0.5")),

@@ -188,6 +188,12 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=False)
 
 
+@contextmanager
+def without_room(folder: Path) -> Iterator[dict[str, str]]:
+    """Yield the settings of a product that keeps no room on its disk for records."""
+    yield {"RECORD_SPOOL_SIZE": "0"}
+
+
 def disk_full(scene: Scene, seconds: float) -> int:
     """Fill the disk to its last byte, stay so, and make room again."""
     filler = scene.home.parent / "filler"

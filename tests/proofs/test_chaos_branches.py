@@ -25,7 +25,8 @@ def test_a_branch_that_was_never_reached_is_missed_where_a_fault_led_to_it() -> 
     branches = Branches()
     branches.add({SPOOLED: 1.0}, 0)
     assert branches.missed(["calm"]) == []
-    assert branches.missed(["valkey-hung", "disk-full"]) == ["spool replay", "offline allowance", "record in memory"]
+    struck = ["valkey-hung", "disk-full-without-room"]
+    assert branches.missed(struck) == ["spool replay", "offline allowance", "record in memory"]
     branches.add({SPOOLED: 1.0, "gateway_records_replayed_total": 1.0, "gateway_unreserved_requests_total": 1.0}, 0)
     assert branches.missed(["valkey-hung"]) == []
 
