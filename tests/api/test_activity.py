@@ -29,17 +29,21 @@ SPECIFIED = {
     *("creditsCost", "apiKeysCost", "creditsDataStorageCost", "apiKeysDataStorageCost"),
     *("errorRate", "cacheRate", "modelBreakdown"),
 }
-TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def midnight() -> datetime:
+    """Return the start of the current day; not a constant, for a whole run of tests may pass midnight."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def at(days_ago: int, hours: float = 0) -> UUID:
     """Return an id made so many hours into the day so many days ago."""
-    return id_at(TODAY - timedelta(days=days_ago) + timedelta(hours=hours))
+    return id_at(midnight() - timedelta(days=days_ago) + timedelta(hours=hours))
 
 
 def day(days_ago: int) -> str:
     """Return the day so many days ago."""
-    return (TODAY - timedelta(days=days_ago)).date().isoformat()
+    return (midnight() - timedelta(days=days_ago)).date().isoformat()
 
 
 @pytest.fixture
@@ -195,8 +199,8 @@ def test_days_that_are_still_to_come_are_an_empty_list(olivia: Caller, key: ApiK
 
 
 def test_days_are_those_of_utc(olivia: Caller, key: ApiKey) -> None:
-    midnight = TODAY - timedelta(days=1)
-    write(entry(key, id=id_at(midnight - timedelta(milliseconds=1))), entry(key, id=id_at(midnight)))
+    start = midnight() - timedelta(days=1)
+    write(entry(key, id=id_at(start - timedelta(milliseconds=1))), entry(key, id=id_at(start)))
     assert counts(olivia) == {day(1): 1, day(2): 1}
 
 
