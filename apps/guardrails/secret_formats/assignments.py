@@ -62,8 +62,11 @@ _CODE = compile_re2(
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
     r"|^\[?(?:String|ID|Int|Float|Boolean)!?\]?!$|^&[A-Za-z]+="
     # Constants, numbered names, settings by their path, flags, and packages with their version.
-    r"|^(?:[A-Z]+\d?[A-Z]*\d{0,2})(?:_[A-Z]*\d?[A-Z]*\d{0,2})+$|^[a-z]+(?:_[a-z]+)+_\d{1,2}$"
+    r"|^(?:[A-Z]+\d?[A-Z]*\d{0,2})(?:_[A-Z]*\d?[A-Z]*\d{0,2})+$|^[a-z]+\d?(?:_(?:[a-z]+|\d{1,3}[a-z]?))+$"
     r"|^[a-z][\w-]*(?:\.[a-z][\w-]*)+=|^\w+=(?:True|False|None|true|false|null)$|^--?[A-Za-z][\w.-]*="
+    r"|^[A-Z]{2,}(?:_[A-Z]{2,})*_(?:ED|X|SHA|AES|RSA|SECP|P)\d{1,5}[A-Z]?\d?$"
+    # Pointers, members of a resource, and versions.
+    r"|^[*&][A-Za-z_]\w*(?:\.\w+)*$|^[a-z]+(?:_[a-z]+)+\.[\w-]+\.[a-z_]+$|^v?\d+(?:\.\d+){2,}(?:[/+-][\w./+-]*)?$"
     r"|^[a-z]\w*(?:\.[\w-]+)+:[a-z][\w.-]*(?::v?\d[\w.-]*)?$|^[A-Za-z][\w.-]*[=~!]=\d+(?:\.\w+)*$"
 )
 # Names joined by slashes, as of a test and its case, or of a function and the number of its arguments; and public
@@ -92,6 +95,7 @@ _COMMON = compile_re2(
 _NO_SECRET = compile_re2(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
     r"public|mixpanel|posthog)[_-]?(?:page|api|project|project[_-]api)?[_-]?(?:token|key)\W{0,6}$|"
+    r"token(?:izer|_embd|_type|_embeddings?)[\w.]{0,32}\W{0,6}$|"
     r"authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
 )
 # Keys of test modes, and keys that are meant to be seen.
@@ -115,7 +119,7 @@ def _value(candidate: CandidateMatch) -> CandidateMatch | None:
     candidate = _whole(candidate)
     text = candidate.text
     if candidate.before(1) not in (b'"', b"'", b"`"):
-        text = text.rstrip(".,;:)")
+        text = text.rstrip(".,;:)") if "{" in text else text.rstrip(".,;:)}")
     elif candidate.after(1) not in (b'"', b"'", b"`"):
         return None  # a quoted phrase of several words
     if (following := _NEXT_SETTING.search(text)) and following.start() > 0:

@@ -17,6 +17,7 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
     is_harmless_name,
+    is_name_of_next,
     is_something_else,
     is_test_key,
 )
@@ -92,11 +93,17 @@ _ADDRESS = compile_re2(
 )
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
 # An action or package with its revision or version, and an argument that is a number.
-_PINNED = compile_re2(r"^[A-Za-z][\w./-]*(?:@[0-9a-f]{40}$|:v?\d+(?:\.\d+)+)")
+_PINNED = compile_re2(r"^[A-Za-z][\w./-]*(?:@[0-9a-f]{40}$|:v?\d+(?:\.\d+)+)|@sha256:[0-9a-f]{64}$")
 _TAG = compile_re2(r"-$|/[\w.-]+:$")
+# A model with its version or day: `gpt-3.5-turbo-0125`.
+_MODEL = compile_re2(
+    r"^(?:[a-z]+|[a-z]?\d{1,4}(?:\.\d{1,2})?[a-z]?)(?:[-:](?:[a-z]+|[a-z]?\d{1,4}(?:\.\d{1,2})?[a-z]?|20\d{6}))+$"
+)
 _NUMBER_ARGUMENT = compile_re2(r"^[a-z]+(?:_[a-z]+)*=\d+$")
 _PATH = compile_re2(
     r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z][a-z0-9.-]*-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
+    # A migration of a database: `0002_auto_20160226_1747`.
+    r"|^\d{4}_[a-z]+(?:_[a-z0-9]+)*$"
 )
 
 
@@ -147,7 +154,7 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     before = candidate.before(64)
     if is_shortened(value.after(8)) or is_harmless_name(before) or _OTHER_NAME.search(before):
         return None
-    if _DIGEST.search(before[-16:]) or _ABOUT.search(before):
+    if _DIGEST.search(before[-16:]) or _ABOUT.search(before) or is_name_of_next(value):
         return None
     # Behind a blank, as in a call, stands a variable as well.
     literal = before[-1:] in b"\"'`=:>"
@@ -189,7 +196,12 @@ def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
         return None
     least = _LEAST_FAR if before[-1:] in b" -," else _LEAST_QUOTED if before[-1:] in b"\"'" else _LEAST
     # Behind a hyphen digits end a branch or an address; behind the name of a model or an image they are its version.
-    if not _is_made(text, least) or _PINNED.search(text) or (_TAG.search(before) and _HEX.match(text)):
+    if (
+        not _is_made(text, least)
+        or _MODEL.search(text)
+        or _PINNED.search(text)
+        or (_TAG.search(before) and _HEX.match(text))
+    ):
         return None
     if "/" in text and before[-1:] not in b"\"'`=":
         return None

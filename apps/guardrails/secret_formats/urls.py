@@ -27,6 +27,10 @@ _WEAK = frozenset(WORDS["guessed"].split())
 _SPELLED = frozenset(("pass", "word", "password", "passwd", "passwsrd", "pwd", "secret", "test", "user"))
 _WORD, _LETTERS, _MAX_DIGITS = compile_re2(r"[a-z]+"), str.maketrans("@$", "as"), 4
 
+# What forms of an address say in the password's place: `authKey`, `really_secure_password`.
+_NAMED = compile_re2(
+    r"^(?:[a-z]+[_-])+(?:key|secret|token|password|passwd|pass)$|^[a-z]+(?:Key|Secret|Token|Password|Pass)$"
+)
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
 
 
@@ -46,6 +50,7 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
         or _is_spelled_out(password)
         or (password.isupper() and "_" in password)
         or is_placeholder(password)
+        or _NAMED.search(password)
         or len(set(password)) < (4 if len(password) > _SHORT else _SHORT)
         or (len(password) <= _SHORT and not has_letters_and_digits(password))
     ):
