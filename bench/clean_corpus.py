@@ -94,7 +94,39 @@ FRESH: Final = {
     "traefik/traefik": CleanSource("MIT", "fd5a576df"),
     "vuejs/core": CleanSource("MIT", "e2bede961"),
 }
-SPLITS: Final = {"known": SOURCES, "held-back": HELD_BACK, "fresh": FRESH}
+# Sources of December 2026: measured with the rules as they were, then read to mend them. Others, measured after that.
+DECEMBER: Final = {
+    "All-Hands-AI/OpenHands": CleanSource("MIT, but for enterprise/", "156d0686c"),
+    "browser-use/browser-use": CleanSource("MIT", "85ddbfedf"),
+    "crewAIInc/crewAI": CleanSource("MIT", "f4731f502"),
+    "curl/curl": CleanSource("curl", "5c61e1686"),
+    "encode/django-rest-framework": CleanSource("BSD-3-Clause", "751a19fe1"),
+    "humanlayer/12-factor-agents": CleanSource("Apache-2.0", "dea2264b3"),
+    "keycloak/keycloak-documentation": CleanSource("none stated", "5e86a8ded"),
+    "langchain-ai/langgraph": CleanSource("MIT", "f09cfe8ff"),
+    "mattermost/docs": CleanSource("BSD-3-Clause", "9dd1c713e"),
+    "ollama/ollama": CleanSource("MIT", "fb3076099"),
+    "pydantic/pydantic-ai": CleanSource("MIT", "4fda38988"),
+    "redis/redis-py": CleanSource("MIT", "34817ce2a"),
+    "stripe/stripe-python": CleanSource("MIT", "6c6e3736d"),
+    "supabase/auth": CleanSource("MIT", "bc32168e1"),
+    "x1xhlol/system-prompts-and-models-of-ai-tools": CleanSource("GPL-3.0", "b8e95891f"),
+}
+DECEMBER_FRESH: Final = {
+    "agno-agi/agno": CleanSource("Apache-2.0", "9644f2298"),
+    "astral-sh/uv": CleanSource("MIT or Apache-2.0", "26a9dd4b2"),
+    "grafana/loki": CleanSource("AGPL-3.0", "65e30f848"),
+    "microsoft/autogen": CleanSource("CC-BY-4.0 and MIT", "027ecf0a3"),
+    "minio/mc": CleanSource("AGPL-3.0", "77f82e18b"),
+    "sveltejs/svelte": CleanSource("MIT", "15720b16a"),
+}
+SPLITS: Final = {
+    "known": SOURCES,
+    "held-back": HELD_BACK,
+    "fresh": FRESH,
+    "december": DECEMBER,
+    "december-fresh": DECEMBER_FRESH,
+}
 _NOT_READ: Final = re.compile(r"^skills/(?:docx|pdf|pptx|xlsx)/")
 MAX_BYTES: Final = 64 * 1024
 # Commits of a repository's history that are read, and in one text.

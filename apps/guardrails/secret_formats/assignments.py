@@ -62,11 +62,12 @@ _CODE = compile_re2(
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
     r"|^\[?(?:String|ID|Int|Float|Boolean)!?\]?!$|^&[A-Za-z]+="
     # Constants, numbered names, settings by their path, flags, and packages with their version.
-    r"|^(?:[A-Z]+\d?[A-Z]*\d{0,2})(?:_[A-Z]*\d?[A-Z]*\d{0,2})+$|^[a-z]+\d?(?:_(?:[a-z]+|\d{1,3}[a-z]?))+$"
+    r"|^(?:[A-Z]+\d?[A-Z]*\d{0,2})(?:_[A-Z]*\d?[A-Z]*\d{0,2})+$|^[a-z]+\d?(?:_(?:[a-z]+\d{0,3}|\d{1,3}[a-z]?))+$"
     r"|^[a-z][\w-]*(?:\.[a-z][\w-]*)+=|^\w+=(?:True|False|None|true|false|null)$|^--?[A-Za-z][\w.-]*="
     r"|^[A-Z]{2,}(?:_[A-Z]{2,})*_(?:ED|X|SHA|AES|RSA|SECP|P)\d{1,5}[A-Z]?\d?$"
     # Pointers, members of a resource, and versions.
-    r"|^[*&][A-Za-z_]\w*(?:\.\w+)*$|^[a-z]+(?:_[a-z]+)+\.[\w-]+\.[a-z_]+$|^v?\d+(?:\.\d+){2,}(?:[/+-][\w./+-]*)?$"
+    r"|^[*&][A-Za-z_]\w*(?:\.\w+)*$|^[a-z]+(?:_[a-z]+)+\.[\w-]+\.[a-z_]+$|^v?\d+(?:\.\d+){2,}(?:[/+-][\w./+-]*)?$|^/[A-Za-z]+$"
+    r"|^[\w.-]+/[\w./-]*\.(?:py|js|ts|go|rs|rb|java|md|json|ya?ml|toml|sh|txt)\b"
     r"|^[a-z]\w*(?:\.[\w-]+)+:[a-z][\w.-]*(?::v?\d[\w.-]*)?$|^[A-Za-z][\w.-]*[=~!]=\d+(?:\.\w+)*$"
 )
 # Names joined by slashes, as of a test and its case, or of a function and the number of its arguments; and public

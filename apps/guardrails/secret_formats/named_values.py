@@ -83,7 +83,8 @@ _ABOUT = compile_re2(
 _IDENTIFIER = compile_re2(r"(?i)[^a-z]ids?[\"']{0,2}\s{0,2}[:=]\s{0,2}[\"']?$")
 _NAMES_IT = compile_re2(r"(?i)(?:key|token|secret)[\"'` ]{0,2}[ :=-]{0,2}[\"'`]?$")
 _FILE_DIGEST = compile_re2(
-    r"(?i)\benc[(\[][\w,:]*$|sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:"
+    r"(?i)\benc[(\[][\w,:]*$|sha-?\d|md5|\betag\b|tiktoken|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY"
+    r"|\bh1:"
 )
 # How the head of a key or a certificate begins in base64.
 _ARMOUR = "LS0tLS1CRUdJTi"

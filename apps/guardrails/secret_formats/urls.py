@@ -27,7 +27,7 @@ _WEAK = frozenset(WORDS["guessed"].split())
 _SPELLED = frozenset(("pass", "word", "password", "passwd", "passwsrd", "pwd", "secret", "test", "user"))
 _WORD, _LETTERS, _MAX_DIGITS = compile_re2(r"[a-z]+"), str.maketrans("@$", "as"), 4
 
-# What forms of an address say in the password's place: `authKey`, `really_secure_password`.
+# Forms of an address say this in the password's place: `authKey`, `really_secure_password`.
 _NAMED = compile_re2(
     r"^(?:[a-z]+[_-])+(?:key|secret|token|password|passwd|pass)$|^[a-z]+(?:Key|Secret|Token|Password|Pass)$"
 )
