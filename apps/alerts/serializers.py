@@ -187,7 +187,7 @@ class AlertRuleChangesShape(CamelSerializer):
 class _ParametersField(serializers.DictField):
     """The parameters of a rule, under the names that a request has for them."""
 
-    def to_representation(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def to_representation(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters by their API names."""
         return {camel(name): one for name, one in super().to_representation(value).items()}
 
