@@ -184,10 +184,18 @@ class AlertRuleChangesShape(CamelSerializer):
         return attrs
 
 
+class _ParametersField(serializers.DictField):
+    """The parameters of a rule, under the names that a request has for them."""
+
+    def to_representation(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters by their API names."""
+        return {camel(name): one for name, one in super().to_representation(value).items()}
+
+
 class AlertRuleShape(CamelModelSerializer):
     """A rule; `summary` is it in a few words."""
 
-    parameters = serializers.DictField(read_only=True)
+    parameters = _ParametersField(read_only=True)
     destination_ids = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
     summary = serializers.CharField(read_only=True)
 

@@ -52,7 +52,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.settlement import outbox, record, worker_lease
 from apps.gateway.settlement.outbox import encode
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
-from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.postgres import database
 from apps.kernel.prices import PriceCard
@@ -311,7 +311,7 @@ class LineJob:
         if isinstance(exchange, BatchHandover) and exchange.taken is not None:
             self._park(exchange.taken)
             return
-        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < MAX_TURNED_AWAY):
+        if _is_worth_a_retry(response) and (not call.is_admitted or line.turned_away < MAX_TURNED_AWAY):
             self._put_off(response, turned_away=call.is_admitted)
             return
         PACE.answered(batch.api_key_id, settings.BATCH_LINES_AT_ONCE)
@@ -450,6 +450,12 @@ def _has_no_credits(batch: Batch) -> bool:
         return False
     rows = Organization.objects.filter(pk=batch.organization_id, credits__lte=0)
     return not has_keys_of_its_own(policy) and database.read(rows.exists)
+
+
+def _is_worth_a_retry(response: ClientResponse) -> bool:
+    """Return whether a line may be answered later: a refusal that ends some time says when, be it tomorrow."""
+    says_when = any(name.lower() == "retry-after" for name, _ in response.headers)
+    return response.status in _WORTH_A_RETRY and (says_when or NO_RETRY not in response.headers)
 
 
 def _retry_after(response: ClientResponse) -> float:

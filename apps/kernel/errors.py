@@ -24,6 +24,9 @@ from __future__ import annotations
 _PASSING = frozenset({408, 409, 425, 429, 499})
 # The header that stops retries in the SDKs of OpenAI and Anthropic, and in software based on them.
 NO_RETRY = ("x-should-retry", "false")
+# Seconds that a client library may wait in silence. Anthropic's waits for as long as `Retry-After` says, be it a month;
+# OpenAI's does not wait longer than this either.
+_MAX_SILENT_WAIT = 120.0
 
 
 def is_final(status: int) -> bool:
@@ -50,6 +53,11 @@ class ApiError(Exception):
     def is_final(self) -> bool:
         """Whether the same request would always be refused again."""
         return is_final(self.status)
+
+    @property
+    def forbids_retry(self) -> bool:
+        """Whether client libraries must not repeat the request: the answer stays the same, for good or for long."""
+        return self.is_final or (self.retry_after is not None and self.retry_after > _MAX_SILENT_WAIT)
 
     def __init__(
         self,

@@ -1,19 +1,20 @@
 """URLs of the admin: the framework's, without the pages that no document names; and the dashboard at `/admin/`.
 
-Left out: the change of one's own password, which asks for no second factor and counts no try (the console's does); the
-list of an app's tables; redirects to a row's page on the site, and from addresses of old. A panel of the dashboard
-whose store does not answer says so; which panels an operator sees depends on the operator's permissions.
+Left out: the change of one's own password, which asks for no second factor and counts no try (the console's does);
+redirects to a row's page on the site, and from addresses of old. The list of an app's tables is the dashboard. A panel
+of the dashboard whose store does not answer says so; which panels an operator sees depends on the operator's
+permissions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from django.conf import settings
 from django.contrib import admin, messages
-from django.http import Http404, HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils import timezone
@@ -78,7 +79,7 @@ _LEFT_OUT: Final = frozenset({"password_change", "password_change_done", "view_o
 # Pages for an operator without a second factor: signing in and out, and the one that adds it.
 _SIGN_IN_METHODS: Final = "organizations_twofactor_mine"
 _BEFORE_SECOND_FACTOR: Final = frozenset({"login", "logout", "jsi18n", _SIGN_IN_METHODS})
-# The framework resolves its address; no link leads there.
+# Breadcrumbs lead there. The start page has what the framework would list on it.
 _APP_LIST: Final = "app_list"
 _OLD_ADDRESS: Final = "<path:object_id>/"
 
@@ -100,7 +101,8 @@ def _kept(patterns: list[Any]) -> list[Any]:
         if isinstance(one, URLResolver):
             kept.append(URLResolver(one.pattern, _kept(one.url_patterns), one.default_kwargs))
         elif one.name == _APP_LIST:
-            kept.append(URLPattern(one.pattern, _nothing, one.default_args, one.name))
+            start: Any = admin.site.admin_view(_lead_to_start)
+            kept.append(URLPattern(one.pattern, start, one.default_args, one.name))
         elif one.name == "search":
             results: Any = admin.site.admin_view(search.search_results)
             kept.append(URLPattern(one.pattern, _after_second_factor(results), one.default_args, one.name))
@@ -124,5 +126,5 @@ def _after_second_factor(view: Callable[..., HttpResponseBase]) -> Callable[...,
     return serve
 
 
-def _nothing(request: HttpRequest, **names: Any) -> NoReturn:
-    raise Http404
+def _lead_to_start(request: HttpRequest, **names: Any) -> HttpResponseBase:
+    return HttpResponseRedirect(reverse("admin:index"))

@@ -601,8 +601,7 @@ def _alert_rules(api: ManagementApi, organization: Values, named: dict[str, dict
     names = {one["id"]: one["name"] for one in _destinations(api, organization, named)}
     entries = []
     for row in api.get(ALERT_RULES.path, "rules", organizationId=organization["id"]):
-        ids, stored = row["destinationIds"], {**row["parameters"], "kind": row["kind"]}
-        parameters = {"minRequests" if name == "min_requests" else name: value for name, value in stored.items()}
+        ids, parameters = row["destinationIds"], {**row["parameters"], "kind": row["kind"]}
         # A destination that was deleted stays in the list, without effect.
         listed = None if ids is None else [names[one] for one in ids if one in names]
         entries.append(_entry(ALERT_RULES, {**row, **with_defaults(parameters), "destinations": listed}))

@@ -177,7 +177,7 @@ def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[s
         headers.append((OF_ANTHROPIC, request_id))
     if error.retry_after is not None:
         headers.append(("Retry-After", _seconds(error.retry_after)))
-    if error.is_final:
+    if error.forbids_retry:
         headers.append(NO_RETRY)
     if error.status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))

@@ -400,6 +400,16 @@ class TestEveryTable:
                 response = operator.get(page(model, "changelist"), {"q": words})
                 assert response.status_code == status, (model, words)
 
+    def test_the_app_in_its_breadcrumbs_leads_to_the_dashboard(
+        self, operator: Client, rows: dict[type[Row], Row]
+    ) -> None:
+        for model in ours():
+            address = f"/admin/{model._meta.app_label}/"
+            assert f'href="{address}"' in operator.get(page(model, "changelist")).content.decode()
+            led = operator.get(address)
+            assert (led.status_code, led.headers["Location"]) == (302, "/admin/"), model
+        assert Client().get("/admin/logs/").headers["Location"] == "/admin/login/?next=/admin/logs/"
+
     @pytest.mark.long
     def test_opens_by_each_of_its_filters_orders_and_counts(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         followed = 0

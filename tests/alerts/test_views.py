@@ -110,11 +110,11 @@ def test_rules_are_added_switched_and_deleted(world: World, adam: Caller) -> Non
     rule = adam.post("/alerts/rules", body).json()["rule"]
     assert rule["destinationIds"] is None
     assert (rule["parameters"], rule["summary"], rule["status"]) == (
-        {"percent": 20, "aspect": "provider", "min_requests": 20, "name": ""},
+        {"percent": 20, "aspect": "provider", "minRequests": 20, "name": ""},
         "Error rate of a provider above 20% in 15 minutes",
         "active",
     )
-    again = adam.post("/alerts/rules", body)
+    again = adam.post("/alerts/rules", {**here, "kind": "error_rate", **rule["parameters"]})
     assert (again.status_code, AlertRule.objects.count()) == (400, 6)
     assert again.json()["issues"][0]["message"] == "Another alert rule has this kind and these parameters"
     path = f"/alerts/rules/{rule['id']}"

@@ -16,12 +16,13 @@ from apps.batches.work import prepare_some
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
 from apps.keys.models import ApiKey
+from apps.limits.actions import create_limit
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, RetentionLevel
 from tests.batches.batch_work import CHAT, create, line, lines_in, run, work_all
 from tests.responses.conftest import Clients, keep, token_in
 from tests.support.guardrails_in_force import forbid, guard
-from tests.support.upstream import Caller
+from tests.support.upstream import Caller, settle_all
 
 
 def test_what_is_left_ends_in_the_middle_and_no_line_is_lost(keeper: Caller, openai: OpenAI) -> None:
@@ -81,6 +82,21 @@ def test_a_line_that_meets_a_rate_limit_waits_and_takes_none_of_the_interactive_
     Batch.objects.update(paused_until=timezone.now())
     work_all()
     assert openai.batches.retrieve(made.id).status == "completed"
+
+
+def test_a_line_that_a_limit_refuses_for_good_fails_and_does_not_wait_for_the_end_of_the_day(
+    keeper: Caller, openai: OpenAI
+) -> None:
+    fields = {"name": "Once", "scope": "organization", "counts": "requests", "window": "lifetime", "amount": Decimal(1)}
+    create_limit(organization=keeper.key.project.organization, fields=fields)
+    assert keeper.chat().status_code == 200
+    settle_all()
+    told = run(openai, [line("a")])
+    (error,) = lines_in(openai, told.error_file_id)
+    assert (error["custom_id"], error["response"]["status_code"]) == ("a", 429)
+    assert error["response"]["body"]["error"]["code"] == "limit_reached"
+    assert (told.status, told.request_counts.completed, told.request_counts.failed) == ("completed", 0, 1)
+    assert RequestLog.objects.count() == 1
 
 
 def test_a_line_that_providers_turn_away_waits_longer_each_time_and_fails_at_last(

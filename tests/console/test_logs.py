@@ -110,6 +110,19 @@ def test_a_key_that_the_list_to_choose_from_leaves_out_stays_chosen(
     assert f'value="{key.id}" selected' in answer.content.decode()
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Niue"])
+@pytest.mark.parametrize("name", ["startDate", "endDate"])
+@pytest.mark.parametrize("moment", ["0001-01-01", "0001-01-01T00:00:00Z", "9999-12-31", "9999-12-31T23:59:59Z"])
+def test_a_time_at_an_end_of_the_calendar_is_a_time(world: World, key: Any, zone: str, name: str, moment: str) -> None:
+    write(entry(key))
+    visitor = Visitor(world.dana)
+    visitor.client.cookies[ZONE_COOKIE] = zone
+    answer = visitor.open(page(world.acme, "logs"), **{name: moment})
+    is_around = (name, moment[:4]) in {("startDate", "0001"), ("endDate", "9999")}
+    assert (answer.status_code, len(answer.context["rows"])) == (200, int(is_around))
+    assert answer.context["form"].values[name][:4] == moment[:4]
+
+
 @pytest.mark.parametrize("place", ["logs", "audit", "guardrails/violations"])
 def test_a_time_that_ends_before_it_begins_is_told_beside_its_field(world: World, place: str) -> None:
     Organization.objects.update(plan="enterprise")

@@ -14,6 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.valkey import redis as kernel_redis
@@ -68,6 +69,25 @@ def test_a_request_is_counted_by_each_limit_that_holds_for_it(caller: Caller) ->
         "end_user": 1,
     }
     assert LimitCharge.objects.get().reference == RequestLog.objects.get().id
+    assert nothing_happened(caller)
+
+
+def test_a_refusal_that_lasts_is_not_waited_for_in_silence(caller: Caller) -> None:
+    """Anthropic's SDKs sleep for as long as `Retry-After` says: until the next month without a word."""
+    month = {"window": "month", "starts_on": timezone.now().date() + timedelta(days=10)}
+    monthly = limit(caller, amount=Decimal(1), **month)
+    assert caller.chat().status_code == 200
+    settle_all()
+    for route in ("chat", "messages"):
+        answer = post(caller, route)
+        assert (answer.status, answer.headers["x-should-retry"]) == (429, "false")
+        assert int(answer.headers["retry-after"]) > 86_400
+    actions.delete_limit(limit=monthly)
+    policy.forget_all()
+    limit(caller, window="minute", amount=Decimal(1), counts="input_tokens")
+    answer = post(caller, "messages", "more than one token")
+    assert (answer.status, answer.headers["x-should-retry"]) == (429, "false")
+    assert "retry-after" not in answer.headers
     assert nothing_happened(caller)
 
 

@@ -41,7 +41,7 @@ from apps.gateway.admission import offline_accounts, offline_admission
 from apps.gateway.admission.offline_accounts import OfflineHold
 from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.errors import ApiError, Gone, Overloaded, PaymentRequired, RateLimited
+from apps.kernel.errors import NO_RETRY, ApiError, Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.postgres import database
@@ -274,11 +274,20 @@ def _refusal_by(limit: AppliedLimit, reached: ReachedLimit) -> PaymentRequired |
     )
     if is_money:
         return PaymentRequired(message, code="limit_reached")
+    if _is_hopeless(limit, reached):
+        return RateLimited(message, code="limit_reached", headers=[NO_RETRY])
     left = None if limit.window.ends_at is None else max(limit.window.ends_at - time.time(), 1.0)
     if limit.counts_tokens and reached.held and reached.used + reached.needed <= limit.capacity:
         # Requests in progress hold the rest, and most use less than they hold.
         left = min(left or 1.0, 1.0)
     return RateLimited(message, code="limit_reached", retry_after=left)
+
+
+def _is_hopeless(limit: AppliedLimit, reached: ReachedLimit) -> bool:
+    """Return whether the request is refused for good: it needs more than the whole limit, or than the rest of one that
+    never resets."""
+    used = reached.used if limit.window.ends_at is None else 0
+    return used + reached.needed > limit.capacity
 
 
 def _ask(

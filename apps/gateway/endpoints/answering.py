@@ -278,7 +278,7 @@ def _error_response(error: ApiError, dialect: ClientErrorWriter) -> ClientRespon
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     headers += error.headers
-    if error.is_final or (error.from_provider and error.status in _EXHAUSTED):
+    if error.forbids_retry or (error.from_provider and error.status in _EXHAUSTED):
         # Every provider was tried: a client library that tries again at once would only do the same again.
         headers.append(NO_RETRY)
     if error.status in {408, 413}:

@@ -303,7 +303,7 @@ def _headers_of(error: ApiError) -> dict[str, str]:
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    if error.is_final:
+    if error.forbids_retry:
         headers.update([errors.NO_RETRY])
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"

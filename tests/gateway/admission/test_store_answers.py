@@ -355,6 +355,29 @@ def test_a_limit_that_is_reached_says_when_to_come_again(
     assert len(store.asked) == asked
 
 
+@pytest.mark.parametrize(
+    ("window", "reached", "is_final"),
+    [
+        # More than the whole limit: no window covers it.
+        (WindowKind.DAY, (0, 0, 11), True),
+        (WindowKind.DAY, (10, 0, 10), False),
+        (WindowKind.LIFETIME, (10, 0, 1), True),
+        (WindowKind.LIFETIME, (8, 1, 3), True),
+        # The amount that a request in progress holds may come back.
+        (WindowKind.LIFETIME, (8, 2, 2), False),
+    ],
+)
+def test_a_limit_that_no_waiting_helps_tells_clients_not_to_try_again(
+    store: Store, window: WindowKind, reached: tuple[int, int, int], is_final: bool
+) -> None:
+    _, limits = limited("tokens", window=window)
+    store.answers = [answer("limit_reached", reached=ReachedLimit(0, *reached))]
+    with pytest.raises(RateLimited) as raised:
+        admit(limits=limits)
+    assert raised.value.headers == ([("x-should-retry", "false")] if is_final else [])
+    assert (raised.value.retry_after is None) == is_final
+
+
 def test_a_limit_that_ends_in_a_moment_is_waited_for_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     one, limits = limited()
     assert one.window.ends_at is not None

@@ -19,11 +19,11 @@ from django.utils.translation import gettext, ngettext
 
 from apps.console.forms import Form, attempt, error_words, read_query, refused
 from apps.console.pages.logs.period import (
-    DEFAULT_LENGTH,
     RANGES,
     ZONE,
     active_range,
     bar_period,
+    begin_of_histogram,
     local_text,
     midnight_before,
     period_of,
@@ -286,7 +286,7 @@ def _tags(row: LogRow) -> str:
 def _histogram(request: HttpRequest, scope: LogScope, filters: LogFilters, zone: tzinfo) -> dict[str, Any] | None:
     """Return the histogram as the template draws it, None if there is none; each bar links to its period."""
     end = filters.end or timezone.now()
-    start = filters.start or end - DEFAULT_LENGTH
+    start = begin_of_histogram(filters.start, end)
     origin = midnight_before(start, zone)
     found = replica.read(lambda using: find_histogram(scope, filters, start=start, end=end, origin=origin, using=using))
     if found is None:

@@ -64,13 +64,28 @@ def period_of(request: HttpRequest) -> dict[str, str]:
 
 
 def local_text(moment: datetime | None, zone: tzinfo) -> str:
-    """Return a moment for a field of date and time."""
-    return "" if moment is None else f"{moment.astimezone(zone):%Y-%m-%dT%H:%M:%S}"
+    """Return a moment for a field of date and time; in UTC on the last days of the calendar, which zones may leave."""
+    if moment is None:
+        return ""
+    try:
+        local = moment.astimezone(zone)
+    except OverflowError:
+        local = moment.astimezone(UTC)
+    return local.replace(microsecond=0, tzinfo=None).isoformat()
+
+
+def begin_of_histogram(begins: datetime | None, ends: datetime) -> datetime:
+    """Return where the histogram of a period begins: some days before its end where the period says nothing."""
+    return begins or ends - min(DEFAULT_LENGTH, ends - datetime.min.replace(tzinfo=UTC))
 
 
 def midnight_before(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the start of the reader's day of a moment, where bars of a histogram begin."""
-    return datetime.combine(moment.astimezone(zone).date(), time.min, zone).astimezone(UTC)
+    """Return the start of the reader's day of a moment, where bars of a histogram begin; the moment itself where the
+    calendar does not have that day."""
+    try:
+        return datetime.combine(moment.astimezone(zone).date(), time.min, zone).astimezone(UTC)
+    except OverflowError:
+        return moment
 
 
 def bar_period(bar: Bar) -> dict[str, Any]:

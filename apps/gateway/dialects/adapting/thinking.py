@@ -33,10 +33,14 @@ _BUDGETS: tuple[tuple[int, Effort], ...] = (
 
 
 def nearest_effort(effort: Effort, known: Collection[str]) -> Effort:
-    """Return the known effort next to the one asked for, the lesser of two that are equally near."""
+    """Return the known effort next to the one asked for, the lesser of two that are equally near.
+
+    A request to think is not answered without thinking as long as the model knows any other effort than `none`.
+    """
     places = [place for place, name in enumerate(_ORDER) if name in known]
     if not places or effort in known:
         return effort
+    places = [place for place in places if _ORDER[place] != "none"] or places
     asked = _ORDER.index(effort)
     return _ORDER[min(places, key=lambda place: (abs(place - asked), place))]
 

@@ -19,7 +19,7 @@ import msgspec
 from apps.gateway.canonical.events import Event, Failed, Waiting
 from apps.gateway.dialects import Failure
 from apps.gateway.failures import retry_after_in
-from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
+from apps.kernel.errors import AllProvidersFailed, ApiError, InvalidRequest, UpstreamRefused
 
 # OpenAI's clients look for this code.
 CODE: Final = "context_length_exceeded"
@@ -122,6 +122,19 @@ def bedrock_message(error: ApiError) -> str:
     if error.code != CODE or BEDROCK_WORDS in error.message:
         return error.message
     return f"{BEDROCK_WORDS}: {error.message}"
+
+
+def message_with_field(error: ApiError) -> str:
+    """Return an error's message for clients that show nothing else: it names the invalid field.
+
+    Messages about a model name the model, and those about a prompt that is too long begin with words that agents look
+    for: both stay as they are.
+    """
+    field = error.param
+    if not isinstance(error, InvalidRequest) or field in (None, "", "model") or error.code == CODE:
+        return error.message
+    named = re.search(rf"(?<![\w.\]]){re.escape(field)}(?![\w.\[])", error.message)
+    return error.message if named else f"{field}: {error.message}"
 
 
 # Some providers answer with a page of HTML, or quote the whole request.

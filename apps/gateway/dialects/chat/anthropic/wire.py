@@ -25,6 +25,7 @@ from apps.gateway.dialects.reading.answers import (
     count_at,
     failure_event,
     has_odd_count,
+    message_with_field,
     read_refusal,
 )
 from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
@@ -279,6 +280,8 @@ def write_error_object(error: ApiError) -> dict[str, Any]:
     message = anthropic_message(error)
     if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
         message = f"Invalid request format: {message}"
+    elif message is error.message:
+        message = message_with_field(error)
     error_object: dict[str, Any] = {"type": anthropic_type(error.status), "message": message}
     if error.code == UNTHREADED:
         error_object["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}

@@ -22,6 +22,7 @@ from apps.gateway.dialects.reading.answers import (
     code_of_status,
     failure_event,
     has_odd_count,
+    message_with_field,
     read_answer,
     read_count,
 )
@@ -246,11 +247,17 @@ def stream_exception_of(status: int) -> str:
     return _STREAM_EXCEPTIONS.get(status, "validationException" if status < 500 else "internalServerException")
 
 
+def _message(error: ApiError) -> str:
+    """Return an error's message, which is all that AWS's clients show: with the words and the field to look for."""
+    message = bedrock_message(error)
+    return message_with_field(error) if message is error.message else message
+
+
 def error_body(error: ApiError) -> Record:
     """Return an error as the format's clients read it: the message and the exception, and beside them the gateway's
     code and the field."""
     told = {"type": error.type, "code": error.code, "param": error.param}
-    return {"message": bedrock_message(error), "__type": exception_of(error.status), "error": told}
+    return {"message": _message(error), "__type": exception_of(error.status), "error": told}
 
 
 def write_error(error: ApiError) -> bytes:
@@ -265,7 +272,7 @@ def error_for_clients(error: ApiError) -> ApiError:
         status = 404
     headers = [*error.headers, (ERROR_TYPE, exception_of(status))]
     told = ApiError(
-        error.message,
+        _message(error),
         code=error.code,
         param=error.param,
         status=status,

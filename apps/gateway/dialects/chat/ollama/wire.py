@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.chat.openai.wire import encode as encode
-from apps.gateway.dialects.reading.answers import exact_number
+from apps.gateway.dialects.reading.answers import exact_number, message_with_field
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family
@@ -56,7 +56,7 @@ def write_counts(summary: Summary) -> Record:
 
 def error_body(error: ApiError) -> dict[str, Any]:
     """Return an error as the format's clients read it: a text, and beside it the gateway's code and the field."""
-    return {"error": error.message, "code": error.code, "param": error.param}
+    return {"error": message_with_field(error), "code": error.code, "param": error.param}
 
 
 def write_error(error: ApiError) -> bytes:

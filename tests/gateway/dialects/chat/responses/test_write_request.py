@@ -106,6 +106,30 @@ def test_a_budget_of_thinking_becomes_an_effort_and_that_is_told(budget: int, ef
     assert [loss.param for loss in target.dropped_fields] == ["thinking.budget_tokens"]
 
 
+@pytest.mark.parametrize(
+    ("effort", "known", "sent"),
+    [
+        ("minimal", ["none", "low", "medium"], "low"),
+        ("low", ["none", "high"], "high"),
+        ("low", ["none"], "none"),
+        ("none", ["none", "low"], "none"),
+        ("none", ["low", "high"], "low"),
+    ],
+)
+def test_thinking_is_switched_off_for_a_request_to_think_only_where_the_model_knows_nothing_else(
+    effort: str, known: list[str], sent: str
+) -> None:
+    target = target_of(reasoning_efforts=known)
+    assert written(target, reasoning_effort=effort)["reasoning"]["effort"] == sent
+    assert [loss.param for loss in target.dropped_fields] == ([] if sent == effort else ["reasoning_effort"])
+
+
+def test_the_least_budget_of_thinking_is_the_least_effort_and_not_none() -> None:
+    target = target_of(reasoning_efforts=["none", "low", "medium"])
+    wire = written_for_anthropic(target, thinking={"type": "enabled", "budget_tokens": 1_024})
+    assert wire["reasoning"] == {"effort": "low", "summary": "auto"}
+
+
 def test_an_effort_alone_is_one_of_thinking() -> None:
     assert written(effort="high")["reasoning"] == {"effort": "high", "summary": "auto"}
     assert written(reasoning_effort="none")["reasoning"] == {"effort": "none"}
