@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Opaque, OpaqueTool, Target
-from apps.gateway.dialects.chat import anthropic, google, openai
+from apps.gateway.dialects.chat import anthropic, cohere, google, openai
 from apps.kernel.errors import InvalidRequest
 
 FIND: dict[str, Any] = {"name": "find", "input_schema": {"type": "object"}}
@@ -78,6 +78,30 @@ def test_a_document_that_is_written_out_is_said_in_words_elsewhere(content: Any)
         openai.write_request(asked({"role": "user", "content": [document]}), Target(model_name="m", facts={}))
     )
     assert wire["messages"][1]["content"] == "News\nSun."
+
+
+@pytest.mark.parametrize(("title", "text"), [({"title": "News"}, "News\nSun, 21 °C."), ({}, "Sun, 21 °C.")])
+@pytest.mark.parametrize("written", [openai, cohere])
+def test_a_document_of_plain_text_is_said_as_text_where_there_are_no_such_documents(
+    written: Any, title: dict[str, str], text: str
+) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Sun, 21 °C."}
+    turn = {"role": "user", "content": [{"type": "document", **title, "source": source}, {"type": "text", "text": "?"}]}
+    wire = json.loads(written.write_request(asked(turn), Target(model_name="m", facts={})))
+    assert wire["messages"][1]["content"] == [{"type": "text", "text": text}, {"type": "text", "text": "?"}]
+    back = json.loads(anthropic.write_request(asked(turn), Target(model_name="m", facts={})))
+    assert back["messages"][1] == turn
+
+
+def test_a_pdf_stays_a_file() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    turn = {"role": "user", "content": [{"type": "document", "source": source}]}
+    wire = json.loads(openai.write_request(asked(turn), Target(model_name="m", facts={})))
+    assert wire["messages"][1]["content"] == [
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}
+    ]
+    with pytest.raises(InvalidRequest, match="content that this model's provider has no form for"):
+        cohere.write_request(asked(turn), Target(model_name="m", facts={}))
 
 
 def test_content_that_cannot_be_said_elsewhere_is_refused_by_its_kind() -> None:

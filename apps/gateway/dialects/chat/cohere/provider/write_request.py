@@ -15,6 +15,7 @@ import msgspec
 from apps.gateway.canonical.chat import (
     Chat,
     Effort,
+    File,
     FunctionTool,
     Image,
     Message,
@@ -30,6 +31,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.schemas import add_structured_output_tool
+from apps.gateway.dialects.adapting.text_documents import text_of_document
 from apps.gateway.dialects.adapting.thinking import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import (
     message_path,
@@ -142,6 +144,8 @@ def _content(parts: Sequence[Part], place: str, *, only_text: bool = False) -> l
             content.append({"type": "image_url", "image_url": without_none(url=part.url, detail=part.detail)})
         elif isinstance(part, Opaque) and part.dialect == NAME:
             content.append(dict(part.data))
+        elif isinstance(part, File) and (text := text_of_document(part)) is not None:
+            content.append({"type": "text", "text": text})
         else:
             raise refused(
                 "A message holds content that this model's provider has no form for", f"{place}.content[{number}]"

@@ -24,6 +24,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.dialects.adapting.text_documents import text_of_document
 from apps.gateway.dialects.adapting.thinking import (
     SIGNATURE_FIELD,
     split_signature,
@@ -323,6 +324,8 @@ def _part(part: Part, capabilities: Capabilities) -> Record:
             wire = _nested("image_url", extra, url=part.url, detail=part.detail)
         case Audio():
             wire = _nested("input_audio", extra, data=part.data, format=part.format)
+        case File() if not capabilities.same_dialect and (text := text_of_document(part)) is not None:
+            wire = {"type": "text", "text": text}
         case File():
             data = part.url if part.data is None else _data_url(part.data, part.media_type)
             wire = _nested("file", extra, file_data=data, file_id=part.file_id, filename=part.filename)
