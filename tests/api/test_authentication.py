@@ -291,7 +291,7 @@ class TestSession:
 
         response = Client().get("/organization", headers={} if header is None else {"authorization": header})
         assert response.status_code == 401
-        assert response.json() == {"message": "Missing or invalid session token"}
+        assert response.json() == {"message": "Missing or invalid session token or management key"}
         assert response["WWW-Authenticate"] == "Bearer"
 
     def test_a_user_who_is_no_longer_active_is_out_at_once(self, db: None) -> None:

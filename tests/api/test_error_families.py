@@ -100,9 +100,9 @@ def test_the_list_of_models_errs_in_the_words_of_the_clients_that_read_it(
 @pytest.mark.parametrize(
     ("method", "path", "status", "message"),
     [
-        ("GET", "/keys/api", 401, "Missing or invalid session token"),
-        ("GET", "/organization", 401, "Missing or invalid session token"),
-        ("POST", "/projects", 401, "Missing or invalid session token"),
+        ("GET", "/keys/api", 401, "Missing or invalid session token or management key"),
+        ("GET", "/organization", 401, "Missing or invalid session token or management key"),
+        ("POST", "/projects", 401, "Missing or invalid session token or management key"),
         ("GET", "/keys/nothing", 404, NO_SUCH_PATH),
         ("GET", "/auth/nothing", 404, NO_SUCH_PATH),
     ],

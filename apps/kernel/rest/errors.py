@@ -271,7 +271,7 @@ def _error_of(exception: exceptions.APIException) -> ApiError:
         case exceptions.ParseError():
             return errors.InvalidRequest(str(exception.detail), code="invalid_json")
         case exceptions.AuthenticationFailed() | exceptions.NotAuthenticated():
-            return errors.Unauthenticated("Missing or invalid session token")
+            return errors.Unauthenticated("Missing or invalid session token or management key")
         case exceptions.PermissionDenied():
             return errors.Forbidden("Access denied")
         case exceptions.NotFound():
