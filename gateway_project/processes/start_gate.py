@@ -20,7 +20,7 @@ from gateway_project.processes.forked_process import ForkedProcess, adopting_orp
 
 # The environment variable that names the descriptor to wait on; absent in processes that need not wait.
 START = "GATEWAY_START_FD"
-# The process says that it has loaded, and whether it forks; the server says that it may go on, or, as JSON, what to fork.
+# The process says that it has loaded, and whether it forks; the server that it may go on, or, as JSON, what to fork.
 _LOADED, _FORKS, _OPEN = b"l", b"f", b"o"
 # Bytes of a request to fork, and seconds for it.
 _MAX_REQUEST, _FORK_PATIENCE = 65_536, 30.0
