@@ -94,15 +94,13 @@ def _bill(arguments: Sequence[str]) -> int:
 
 
 def _celery(arguments: Sequence[str]) -> int:
-    """Run Celery's program without the shell of its `amqp` command: the terminal library of that would be part of
-    every worker and beat."""
-    from types import SimpleNamespace
+    from celery import maybe_patch_concurrency
 
-    sys.modules["click_repl"] = SimpleNamespace(register_repl=lambda group: None)  # type: ignore[assignment] # no module
     sys.argv = ["celery", *arguments]
-    from celery.__main__ import main as run
+    maybe_patch_concurrency()
+    from gateway_project import celery_program
 
-    run()
+    celery_program.run()
     return 0
 
 

@@ -13,6 +13,7 @@ from django.template import Engine
 from django.urls import get_resolver
 
 from gateway_project.diagnosis.startup import refuse_unsafe, require_settings
+from gateway_project.processes.forked_process import load_shared_modules
 from gateway_project.processes.start_gate import await_start
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
@@ -36,7 +37,7 @@ refuse_unsafe()
 # Workers share the rules, and what the first scans add to them: 13 MB of each worker that scanned first itself, and
 # answered next to nothing meanwhile.
 system_rules()
-await_start(warm_up_rules_once)
+await_start(warm_up_rules_once, load_for_forks=load_shared_modules)
 # It finds the static files, which the server's set-up collects in production.
 _django = WSGIHandler()
 

@@ -92,16 +92,22 @@ def _leash(orphan_signal: signal.Signals, *, background: bool) -> Callable[[], N
     """Return what the child does between fork and exec; the change of user, which would undo it, is then done."""
     if _libc is None:
         return None
-    parent, prctl = os.getpid(), _libc.prctl
+    parent = os.getpid()
 
     def fasten() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
-        if os.getppid() != parent:  # It died before the leash was on.
-            os.kill(os.getpid(), signal.SIGKILL)
+        leash(parent, orphan_signal)
         if background:
             lower_scheduling_priority()
 
     return fasten
+
+
+def leash(parent: int, orphan_signal: signal.Signals) -> None:
+    """Have this process sent the signal when its parent dies; Linux only."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
+    if os.getppid() != parent:  # It died before the leash was on.
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def stop_child(process: subprocess.Popen[bytes], stop: signal.Signals, force: signal.Signals, patience: float) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -15,11 +14,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Protocol
 
 # Bytes of a log file before it becomes `<name>.log.1`, and of a line before it is cut.
 _LOG_SIZE, _LINE_SIZE = 16 * 1024 * 1024, 64 * 1024
 # Seconds before a child that ended is started again: at first, at most, and the life after which it is "at first".
 _FIRST_DELAY, _LAST_DELAY, _HEALTHY_LIFE = 0.2, 5.0, 30.0
+
+
+class ChildProcess(Protocol):
+    """A running child: a `subprocess.Popen`, or a `ForkedProcess`."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, minus the signal's number if one ended it; None while it runs."""
+
+    def wait(self) -> int | None:
+        """Wait for its end; return the exit code."""
+
+    def send_signal(self, kind: int, /) -> None:
+        """Send it a signal, if it runs."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class ProcessSpec:
 
     name: str
     # Starts the process with its output on the given descriptor; may raise OSError.
-    start: Callable[[int], subprocess.Popen[bytes]]
+    start: Callable[[int], ChildProcess]
     stop_signal: signal.Signals = signal.SIGTERM
     force_signal: signal.Signals = signal.SIGKILL
     # Seconds between the two.
@@ -66,7 +81,7 @@ class SupervisedProcess:
         self._log = _Log(log, maxBytes=_LOG_SIZE, backupCount=1, encoding="utf-8")
         if log.stat().st_size:
             self._log.doRollover()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._pipe: int | None = None
         self._rest = b""
         self._delay = role.first_delay

@@ -33,8 +33,24 @@ from gateway_project.configuration.server_config import (
 )
 from gateway_project.configuration.terminal_output import print_important_line, print_line, print_process_line
 from gateway_project.embedded.child_process import spawn
-from gateway_project.processes.graceful_reload import Handover, Listener, WebProcess, WebProcesses, request_reload
-from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
+from gateway_project.processes.forked_process import python_arguments
+from gateway_project.processes.graceful_reload import (
+    DRAIN,
+    LISTEN,
+    READY,
+    Handover,
+    Listener,
+    WebProcess,
+    WebProcesses,
+    request_reload,
+)
+from gateway_project.processes.process_supervisor import (
+    ChildProcess,
+    ProcessSpec,
+    SupervisedProcess,
+    forward_output,
+    stop_processes,
+)
 from gateway_project.processes.start_gate import StartGate
 
 # Seconds for the web process to answer.
@@ -197,7 +213,8 @@ class Server:
             self._insist_on_all()
 
     def _start_processes(self) -> None:
-        """Start all processes, once the web process has loaded: they would take its share of the cores."""
+        """Start all processes, once the web process has loaded: it forks them, or they would take its share of the
+        cores."""
         web, gate = self._web, self._web_gate
         if web is None or gate is None:
             raise StartError("the Procfile names no web process")
@@ -208,11 +225,11 @@ class Server:
             command = f"python -m apps.sandbox --quiet --port {port} --reuse-port"
             self._sandbox.append(self._start(self._role("sandbox", command)))
         print_line(f"starting {', '.join(self._commands)} …")
-        gate.open()
-        self._web_gate = None
         for name, command in self._commands.items():
             if name != _WEB:
                 self._processes.append(self._start(self._role(name, command)))
+        gate.open()
+        self._web_gate = None
 
     def _web_child(self, command: str, process: WebProcess) -> SupervisedProcess:
         """Return a web process that has yet to be started: it listens on the supervisor's socket."""
@@ -241,7 +258,15 @@ class Server:
         self._web.look()
 
     def _role(self, name: str, command: str) -> ProcessSpec:
-        return ProcessSpec(name, lambda output: self._spawn(name, command, output))
+        def start(output: int) -> ChildProcess:
+            gate = self._web_gate
+            arguments = python_arguments(command, self._environment) if gate and gate.forks else None
+            if gate is None or arguments is None:
+                return self._spawn(name, command, output)
+            background = name not in _ANSWERING
+            return gate.fork(arguments, output, background=background, without=(LISTEN, READY, DRAIN))
+
+        return ProcessSpec(name, start)
 
     def _spawn(
         self,

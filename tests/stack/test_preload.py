@@ -1,4 +1,5 @@
-"""Workers are forked from a process that has loaded the application: they share its memory, and nothing else."""
+"""Workers and the other roles are forked from a process that has loaded the application: they share its memory, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ pytestmark = pytest.mark.stack
 _LISTENING = "0A"
 # Megabytes: without sharing it is some 27, those of libraries.
 _LEAST_SHARED = 60
+# Words of the command lines of the other roles.
+_ROLES = [("manage.py", "settler"), ("celery", "worker"), ("celery", "beat"), ("apps.sandbox", "--port")]
 
 
 def _sockets(pid: int) -> set[str]:
@@ -49,3 +52,26 @@ def test_workers_share_the_memory_of_the_application(product: Product) -> None:
 def test_workers_draw_different_random_numbers(product: Product) -> None:
     ids = {product.chat("hello").json()["id"] for _ in range(20) for _ in product.processes("gunicorn", "wsgi")[1:]}
     assert len(ids) == 20 * len(product.processes("gunicorn", "wsgi")[1:])
+
+
+def test_the_other_roles_share_it_too(product: Product) -> None:
+    for words in _ROLES:
+        (pid,) = eventually(lambda words=words: product.processes(*words))
+        assert _parent(pid) == product.pid
+        assert _shared_megabytes(pid) > _LEAST_SHARED
+
+
+def test_a_role_that_was_killed_starts_again_as_a_program(harmed_product: Product) -> None:
+    killed = {words: harmed_product.kill(*words) for words in _ROLES}
+    for words, pid in killed.items():
+        (other,) = eventually(lambda words=words, pid=pid: set(harmed_product.processes(*words)) - {pid})
+        assert _parent(other) == harmed_product.pid
+    answer = eventually(
+        lambda: [one for one in [harmed_product.chat("hello", "after-a-kill")] if one.status_code == 200]
+    )
+    assert answer[0].json()["choices"][0]["message"]["content"] == "You said: hello"
+    assert harmed_product.log_of("after-a-kill")["requestId"] == "after-a-kill"
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
