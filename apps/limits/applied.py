@@ -19,8 +19,8 @@ from uuid import UUID
 import msgspec
 
 from apps.billing import balances
-from apps.billing.limit_holds import UNCOUNTED, LimitHold, LimitHolds, MeasuredUse
-from apps.kernel.money import NANO, ZERO, nanos_up, plain, storable
+from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, letters_of
+from apps.kernel.money import NANO, ZERO, plain, storable
 from apps.keys.own_models import DEFAULT_TAG
 from apps.limits.models import Limit
 from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
@@ -140,7 +140,7 @@ class _Counting(msgspec.Struct, frozen=True):
     parts of a use."""
 
     counters: msgspec.Raw | None
-    measures: tuple[str, ...]
+    letters: str
     money: tuple[str, ...]
 
     @classmethod
@@ -153,10 +153,9 @@ class _Counting(msgspec.Struct, frozen=True):
             )
             for one in counting
         ]
-        others = [(one.rule.counts, is_counting) for one, is_counting in every if not one.rule.is_money]
         return cls(
             counters=msgspec.Raw(msgspec.json.encode(counters)) if counters else None,
-            measures=tuple(measure if is_counting else UNCOUNTED + measure for measure, is_counting in others),
+            letters=letters_of((one.rule.counts, is_counting) for one, is_counting in every),
             money=tuple(one.counter for one in counting if one.rule.is_money),
         )
 
@@ -201,17 +200,17 @@ class AppliedLimits(msgspec.Struct, frozen=True):
             if len(self.countings) >= _MAX_PREPARED:
                 self.countings.clear()
             known = self.countings[model_id, provider_id] = _Counting.prepare(self.limits, model_id, provider_id)
+        use = MeasuredUse(known.letters, known.money if cost else (), input_tokens, output_tokens)
+        if known.counters is None:
+            return None, use
         amounts = {
-            _USD: nanos_up(cost),
+            _USD: cost,
             _REQUESTS: 1,
             _TOKENS: input_tokens + output_tokens,
             _INPUT_TOKENS: input_tokens,
             _OUTPUT_TOKENS: output_tokens,
         }
-        use = MeasuredUse(amounts, known.measures, known.money)
-        if known.counters is None:
-            return None, use
-        return RecordedUse({**amounts, _USD: cost}, known.counters), use
+        return RecordedUse(amounts, known.counters), use
 
     @property
     def buckets(self) -> list[Bucket]:

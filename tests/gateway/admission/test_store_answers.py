@@ -509,4 +509,4 @@ def test_a_request_that_holds_something_here_is_settled_here() -> None:
     account.add(-2, None)
     settled = admission.settle(Hold("1", "w", 5, ("balance:organization:x",), "f"), charge)
     assert settled is not None
-    assert settled.stays == (2,)
+    assert (settled.amount, settled.note) == (2, b'{"holds":["balance:organization:x"],"payload":"","flight":""}')
