@@ -640,11 +640,11 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
     granted = int(answer[7]) if limits is not None and limits.has_answers else tokens.want
-    cut = granted if granted < tokens.want else None
-    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, shard, limits, cut)
+    covered = None if granted >= tokens.want else granted
+    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, shard, limits, covered)
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
     credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
-    warned = () if limits is None else tuple(map(int, answer[8:]))
+    warned = tuple(map(int, answer[8:])) if len(answer) > 8 else ()
     return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left, None, warned)
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
 from math import inf
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -39,6 +39,9 @@ _OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
 _OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
 # A model's id, and that of a provider that may answer with it.
 Answerer = tuple[str, str]
+# What requests have in common that have the same limits: who may answer and the end user, as far as limits name some.
+_Alike = tuple[tuple[Answerer, ...], str | None]
+_ALIKE: Final[_Alike] = ((), None)
 
 
 class LimitRule(msgspec.Struct, frozen=True):
@@ -231,7 +234,7 @@ class PolicyLimits:
         # Whether a limit is for some models or providers or reroutes to some, and whether one is for end users.
         self.names_answerers = any(rule.model or rule.provider or rule.reroutes_to for rule in self.rules)
         self.names_end_users = any(rule.scope == Limit.Scope.END_USER for rule in self.rules)
-        self._prepared: dict[tuple[tuple[Answerer, ...], str | None], AppliedLimits] = {}
+        self._prepared: dict[_Alike, AppliedLimits] = {}
         # Limits of providers that are used up, with the window in which they are.
         self._used_up: dict[LimitRule, Window] = {}
 
@@ -250,7 +253,9 @@ class PolicyLimits:
 
         Answerers and end user are not read unless a limit names some.
         """
-        alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
+        alike = _ALIKE
+        if self.names_answerers or self.names_end_users:
+            alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
         applied = self._prepared.get(alike)
         if applied is None or not applied.holds_from <= moment < applied.holds_until:
             every = (*self._of_key, *find_applying(self.rules, *alike, moment))

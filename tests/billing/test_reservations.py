@@ -93,13 +93,15 @@ def test_amounts_of_a_batch_whose_sum_is_no_exact_number_are_released_exactly() 
 
 def test_a_note_of_the_version_before_is_read_summed_and_released(organization: UUID) -> None:
     counter, identifier = new_id(), new_id()
-    name = balances.key("limit", counter, organization)
+    credits, name = balances.key("organization", organization), balances.key("limit", counter, organization)
     # Its counts were last.
-    text = f'{{"amount":"5","written":"9","holds":["one"],"payload":"{{}}","flight":"","counts":[["{name}",7,1]]}}'
+    text = (
+        f'{{"amount":"5","written":"9","holds":["{credits}"],"payload":"{{}}","flight":"","counts":[["{name}",7,1]]}}'
+    )
     client().hset(worker_leases.notes_key("worker-1", 0), str(identifier), text)
     worker_leases.send_heartbeat("worker-1")
     (note,) = reservations.notes_of("worker-1", 0).values()
-    assert (list(note.held()), note.payload) == ([("one", 5), (name, 16)], "{}")
+    assert (list(note.held()), note.payload) == ([(credits, 5), (name, 16)], "{}")
     balances.publish_or_raise([Balance("limit", counter, Decimal(0), 0, 0, organization)])
     assert client().hget(name, "held") == "16"
     assert reservations.release([("worker-1", identifier)], 0) == 1

@@ -105,6 +105,15 @@ def test_a_reservation_asked_for_twice_is_held_once_with_the_same_tokens() -> No
     assert (first.hold.tokens, held(one)) == (237, 287)
 
 
+def test_an_answer_that_is_granted_all_it_wants_has_no_limit_of_tokens() -> None:
+    one = applied("output_tokens", "1000")
+    whole, part = (ask([one], tokens=TokenRequest(want, 30, 1)) for want in (60, 600))
+    assert whole.hold is not None
+    assert part.hold is not None
+    # The second gets 1/16 of the remaining tokens.
+    assert (whole.hold.tokens, part.hold.tokens, held(one)) == (None, 58, 118)
+
+
 def test_the_tightest_limit_refuses_and_nothing_is_held() -> None:
     wide, tight, usd = applied("requests", "10"), applied("tokens", "120"), applied("usd", "1")
     answer = ask([wide, tight, usd], nanos=5, prompt=30, tokens=ALL)

@@ -207,7 +207,11 @@ def _request_of(
 def _tokens_of(worst: WorstCase, limits: AppliedLimits) -> TokenRequest:
     """Return what a request holds of limits of tokens: its prompt's, and the longest answer of any candidate."""
     want = part = least = 0
-    if limits.holds.has_answers:
+    if limits.holds.has_answers and len(worst.tariffs) == 1:
+        # The usual case.
+        [(_, only)] = worst.tariffs
+        want, part, least = only.max_tokens, only.useful_tokens, only.min_tokens
+    elif limits.holds.has_answers:
         for _, tariff in worst.tariffs:
             if tariff.max_tokens > want:
                 want = tariff.max_tokens
