@@ -39,7 +39,7 @@ _OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
 _OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
 # A model's id, and that of a provider that may answer with it.
 Answerer = tuple[str, str]
-# What requests have in common that have the same limits: who may answer and the end user, as far as limits name some.
+# The facts that decide which limits hold: the models that may answer and the end user, where limits name some.
 _Alike = tuple[tuple[Answerer, ...], str | None]
 _ALIKE: Final[_Alike] = ((), None)
 
@@ -206,7 +206,7 @@ class AppliedLimits(msgspec.Struct, frozen=True):
         use = MeasuredUse(known.letters, known.money if cost else (), input_tokens, output_tokens)
         if known.counters is None:
             return None, use
-        amounts = {
+        amounts: dict[str, int | Decimal] = {
             _USD: cost,
             _REQUESTS: 1,
             _TOKENS: input_tokens + output_tokens,
