@@ -21,7 +21,7 @@ import msgspec
 from apps.billing import balances
 from apps.billing.balances import EPOCH
 from apps.billing.ledger import Charge
-from apps.billing.limit_holds import USD, LimitHolds, MeasuredUse, settle_counts
+from apps.billing.limit_holds import NO_USE, LimitHolds, MeasuredUse
 from apps.billing.worker_leases import LEASE_SECONDS, WORKERS, notes_key
 from apps.kernel import ids
 from apps.kernel.money import nanos_up
@@ -71,6 +71,15 @@ PARTIAL_GRANT_LUA: Final = """
     end
 """
 
+# Writes the text of a note: first the fields that scripts decide and read, then those of the worker.
+NOTE_LUA: Final = """
+    local function write_note(amount, written, counts, fields)
+      local own = '{"amount":"' .. amount .. '","written":"' .. written .. '","counts":['
+      return own .. table.concat(counts, ',') .. '],' .. string.sub(fields, 2)
+    end
+    local function write_count(name, base, each) return '["' .. name .. '",' .. base .. ',' .. each .. ']' end
+"""
+
 _EXTEND = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
@@ -115,20 +124,27 @@ _encode = msgspec.json.Encoder().encode
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-class Note(msgspec.Struct):
+class _NoteFields(msgspec.Struct):
+    """The fields of a note that its worker knows.
+
+    An empty payload means that its request has been recorded and waits for settlement.
+    """
+
+    holds: tuple[str, ...] = ()
+    payload: str = ""
+    # Redis key of the requests in flight that count it.
+    flight: str = ""
+
+
+class Note(_NoteFields, kw_only=True):
     """The stored form of a reservation: amount (1e-9 USD, as text), balances, the caller's payload.
 
-    An empty payload means that its request has been recorded and waits for settlement. The amount and the granted
-    tokens come first because scripts replace them in the text.
+    Scripts write the other fields before those of the worker (`NOTE_LUA`).
     """
 
     amount: str
     # Tokens that the answer may have, as far as limits of tokens say.
     written: str = "0"
-    holds: tuple[str, ...] = ()
-    payload: str = ""
-    # Redis key of the requests in flight that count it.
-    flight: str = ""
     # Holds on limits that count no money: the counter's Redis key, the amount, and the amount for each granted token.
     counts: tuple[tuple[str, int, int], ...] = ()
 
@@ -157,8 +173,7 @@ class Hold(msgspec.Struct, frozen=True):
     """A reservation: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
 
     `shard` has its note and balances, and gets its record. `limits` are the limits it is held on; those of money are
-    the last of the balances, too. `tokens` is how many tokens the answer may have, None without limits of tokens, and
-    `prompt` those of the prompt.
+    the last of the balances, too. `tokens` is how many tokens the answer may have, None where it may have all.
     """
 
     id: str
@@ -169,19 +184,16 @@ class Hold(msgspec.Struct, frozen=True):
     shard: int = 0
     limits: LimitHolds | None = None
     tokens: int | None = None
-    prompt: int = 0
 
 
 class SettledHold(msgspec.Struct, frozen=True):
-    """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD).
-
-    `more` is JSON of how much more each limit that counts no money holds.
-    """
+    """A reservation with a known cost: the amount that it goes on holding (1e-9 USD), the worker's fields of its final
+    note with the balances that it is held on, and what limits count."""
 
     hold: Hold
+    amount: int
     note: bytes
-    stays: tuple[int, ...]
-    more: str = ""
+    use: MeasuredUse = NO_USE
 
 
 class ExtensionOutcome(StrEnum):
@@ -246,44 +258,36 @@ def _older_counters_of(hold: Hold) -> list[str]:
     return [older for name in hold.balances for older in hold.limits.older.get(name, ())]
 
 
-def reduce_to_cost(hold: Hold, charge: Charge, use: MeasuredUse | None = None) -> SettledHold:
+def reduce_to_cost(hold: Hold, charge: Charge, use: MeasuredUse = NO_USE) -> SettledHold:
     """Return the remaining hold once the request's charge is known, until it is settled; `use` is what the request adds
     to limits."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
-    counted = use.money if use is not None and use.amounts[USD] else ()
-    own = hold.balances
-    kept: list[str] = []
-    amounts: list[int] = []
+    counted, own = use.money, hold.balances
     if counted and own[-len(counted) :] == counted:
         # The usual case: every counter of money counts it, and they are the last of the balances.
         own = own[: -len(counted)]
-    for name in own:
-        owed = credits if balances.CREDITS in name else name in counted if balances.COUNTERS in name else usage
-        amounts.append(stays if owed else 0)
-        if owed:
-            kept.append(name)
+    kept = [
+        name
+        for name in own
+        if (credits if balances.CREDITS in name else name in counted if balances.COUNTERS in name else usage)
+    ]
     if len(own) < len(hold.balances):
         kept += counted
-        amounts += [stays] * len(counted)
-    if hold.limits is None:
-        return SettledHold(hold, _encode(Note(str(stays), "0", tuple(kept))), tuple(amounts))
-    counts = settle_counts(hold.limits, use, hold.prompt, hold.tokens or 0)
-    note = Note(str(stays), "0", tuple(kept), counts=counts.note)
-    return SettledHold(hold, _encode(note), tuple(amounts), counts.more)
+    return SettledHold(hold, stays, _encode(_NoteFields(tuple(kept))), use)
 
 
 # Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
-    -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), reservation id, note (of
-    --       amount "0"), most in flight or '', lease of one in flight (seconds), worker, a useful part of the amount,
+    -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), reservation id, fields of
+    --       its note, most in flight or '', lease of one in flight (seconds), worker, a useful part of the amount,
     --       the least of it, the number of rates, requests a minute for each rate; and with limits: tokens of the
     --       answer that are wanted, a useful part of them, the least, those of the prompt, and JSON with a list for
-    --       each limit: its counter, the most that it may reach, the amount to hold (false for money), that for each
-    --       token of the prompt and of the answer, the amount to warn at or false, whether it has to cover all, and its
-    --       older counters. The key's own limit, whose counter is the key's balance, is the first.
+    --       each limit: its counter, the most that it may reach, its measure's letter, the amount to warn at or false,
+    --       whether it has to cover all, and its older counters. The key's own limit, whose counter is the key's
+    --       balance, is the first.
     local tokens = {}
     for i = 1, 2 do
       tokens[i] = redis.call('GET', KEYS[i])
@@ -320,9 +324,12 @@ _CHECKS_LUA = """
     -- at once. `used` and `held` have the amounts of each: a table for each would cost as much as half a command.
     local holds, used, held, least, at = {}, {}, {}, tonumber(ARGV[12]), 13 + rates
     local whole, whole_tokens, least_tokens = tonumber(ARGV[4]), 0, 0
+    -- By the measure's letter, the amount to hold, nil for money; and whether it holds as much for the answer's tokens.
+    local bases, of_answers = {}, {t = true, o = true}
     local limited = ARGV[at + 5]
     if limited then
       local missing, prompt = {'unknown', 'limit'}, tonumber(ARGV[at + 4])
+      bases = {r = 1, t = prompt, i = prompt, o = 0}
       holds, whole_tokens, least_tokens = cjson.decode(limited), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
       -- Places of counters: those of the limits, then the older ones.
       local older = #holds
@@ -331,12 +338,11 @@ _CHECKS_LUA = """
         used[i], held[i] = balance(limit[1])
         if not used[i] and limit[1] == KEYS[4] then return {'unknown', 'key'} end
         if not used[i] then missing[#missing + 1] = tostring(i - 1) end
-        for k = 8, #limit do
+        for k = 6, #limit do
           local before, kept = balance(limit[k])
           if not before then missing[#missing + 1] = tostring(older) end
           used[i], held[i], older = (used[i] or 0) + (before or 0), (held[i] or 0) + (kept or 0), older + 1
         end
-        if limit[3] then limit[3] = limit[3] + limit[4] * prompt end
       end
       if missing[3] then return missing end
     end
@@ -347,7 +353,7 @@ _CHECKS_LUA = """
       if not amount then return {'unknown', 'organization'} end
       -- After the key's own limit, which is the first to refuse.
       credits = holds[1] and holds[1][1] == KEYS[4] and 2 or 1
-      table.insert(holds, credits, {KEYS[3], amount, false, 0, 0, false, false})
+      table.insert(holds, credits, {KEYS[3], amount, 'u', false, false})
       table.insert(used, credits, 0)
       table.insert(held, credits, reserved)
     end
@@ -355,10 +361,10 @@ _CHECKS_LUA = """
     local credits_left, key_left, money_left, all, alone = nil, nil, nil, nil, true
     local tokens_left, tokens_all, tokens_alone = nil, nil, true
     for i = 1, #holds do
-      local name, ceiling, base, _, each, _, is_whole = unpack(holds[i], 1, 7)
-      local left = ceiling - used[i] - held[i]
+      local name, ceiling, letter, _, is_whole = unpack(holds[i], 1, 5)
+      local left, base = ceiling - used[i] - held[i], bases[letter]
       local need = base or is_whole and whole or least
-      if each == 1 then need = need + (is_whole and whole_tokens or least_tokens) end
+      if of_answers[letter] then need = need + (is_whole and whole_tokens or least_tokens) end
       if left < need or left <= 0 then
         local texts = {}
         for k, amount in ipairs({left, used[i], held[i], need}) do texts[k] = string.format('%.0f', amount) end
@@ -373,7 +379,7 @@ _CHECKS_LUA = """
         money_left = money_left and math.min(money_left, left) or left
         all = all and math.min(all, left + held[i]) or left + held[i]
         alone = alone and is_alone(left, held[i])
-      elseif each == 1 then
+      elseif of_answers[letter] then
         local free = left - base
         tokens_left = tokens_left and math.min(tokens_left, free) or free
         tokens_all = tokens_all and math.min(tokens_all, free + held[i]) or free + held[i]
@@ -384,6 +390,7 @@ _CHECKS_LUA = """
 _RESERVE = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
+    + NOTE_LUA
     + _CHECKS_LUA
     + f"""
     -- A worker that stood still may reserve before its next heartbeat: what it holds from now on must not be swept. And
@@ -396,20 +403,20 @@ _RESERVE = LuaScript(
     if limited then
       tokens = granted(whole_tokens, tonumber(ARGV[at + 2]), least_tokens, tokens_left, tokens_all, tokens_alone)
     end
-    local amount, written, warned = string.format('%.0f', money), string.format('%.0f', tokens), {}
+    local amount, written, counts, warned = string.format('%.0f', money), string.format('%.0f', tokens), {}, {}
     -- Limits that count the same hold the same, so its text is written once.
     local texts = {[money] = amount, [tokens] = written}
     for i = 1, #holds do
-      local name, _, base, _, each, warns_at = unpack(holds[i], 1, 6)
+      local name, _, letter, warns_at = unpack(holds[i], 1, 4)
+      local base, each = bases[letter], of_answers[letter] and '1' or '0'
       local hold = base and base + each * tokens or money
       local text = texts[hold] or string.format('%.0f', hold)
       texts[hold] = text
       redis.call('HINCRBY', name, 'held', text)
+      if base then counts[#counts + 1] = write_count(name, base, each) end
       if warns_at and used[i] + held[i] + hold > warns_at then warned[#warned + 1] = place_of(i) end
     end
-    local head = '{"amount":"' .. amount .. '","written":"' .. written .. '"'
-    local note = string.gsub(ARGV[7], '^{"amount":"0","written":"0"', head, 1)
-    redis.call('HSET', KEYS[5], ARGV[6], note)
+    redis.call('HSET', KEYS[5], ARGV[6], write_note(amount, written, counts, ARGV[7]))
     for i = 8, 7 + rates do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
     if ARGV[8] ~= '' then
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[9]), ARGV[6])
@@ -559,14 +566,6 @@ def flight_key(organization_id: UUID) -> str:
     return money_key(f"flight:{organization_id}", shard_of(organization_id))
 
 
-def find_key_ceiling(limits: LimitHolds | None) -> int | None:
-    """Return the most that a key's usage may reach by its own limit, in 1e-9 USD; None without one."""
-    # The first one, if any: its counter is the key's balance.
-    if limits is None or not limits.money or balances.USAGE not in limits.money[0]:
-        return None
-    return limits.ceilings[limits.money[0]]
-
-
 def rate_key(rate: RateLimit, shard: int) -> str:
     """Return the Redis key of a rate limit's bucket."""
     return money_key(f"rate:{rate.bucket}", shard)
@@ -614,11 +613,8 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     limits, tokens = request.limits, request.tokens
-    if limits is None:
-        note = Note("0", "0", holds, request.payload, counted)
-    else:
+    if limits is not None:
         holds += limits.money
-        note = Note("0", "0", holds, request.payload, counted, limits.counts_for(tokens.prompt))
     keys = [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every]
     answer = script.run_batched(
         keys,
@@ -630,7 +626,7 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             request.amount_nanos,
             "1" if request.from_credits else "",
             identifier,
-            _encode(note),
+            _encode(_NoteFields(holds, request.payload, counted)),
             "" if request.most_in_flight is None else request.most_in_flight,
             request.flight_seconds,
             request.worker,
@@ -643,11 +639,12 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     )
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
-    granted = int(answer[7]) if limits is not None and limits.has_answers else None
-    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, shard, limits, granted, tokens.prompt)
+    granted = int(answer[7]) if limits is not None and limits.has_answers else tokens.want
+    covered = None if granted >= tokens.want else granted
+    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, shard, limits, covered)
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
     credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
-    warned = () if limits is None else tuple(map(int, answer[8:]))
+    warned = tuple(map(int, answer[8:])) if len(answer) > 8 else ()
     return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left, None, warned)
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from apps.billing.limit_holds import MeasuredUse
+from apps.billing.limit_holds import NO_USE
 from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
@@ -306,7 +306,7 @@ class Recorder(msgspec.Struct, eq=False):
             routing = {"routing": attempts, **warnings, **self._cached_inputs, **asked, **marked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
-        use: MeasuredUse | None = None
+        use = NO_USE
         if self.limits is not None:
             entry.limits, use = self.limits.count(
                 model_id=entry.used_model,

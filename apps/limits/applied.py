@@ -13,14 +13,14 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
 from math import inf
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from apps.billing import balances
-from apps.billing.limit_holds import UNCOUNTED, LimitHold, LimitHolds, MeasuredUse
-from apps.kernel.money import NANO, ZERO, nanos_up, plain, storable
+from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, letters_of
+from apps.kernel.money import NANO, ZERO, plain, storable
 from apps.keys.own_models import DEFAULT_TAG
 from apps.limits.models import Limit
 from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
@@ -39,6 +39,9 @@ _OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
 _OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
 # A model's id, and that of a provider that may answer with it.
 Answerer = tuple[str, str]
+# The facts that decide which limits hold: the models that may answer and the end user, where limits name some.
+_Alike = tuple[tuple[Answerer, ...], str | None]
+_ALIKE: Final[_Alike] = ((), None)
 
 
 class LimitRule(msgspec.Struct, frozen=True):
@@ -140,7 +143,7 @@ class _Counting(msgspec.Struct, frozen=True):
     parts of a use."""
 
     counters: msgspec.Raw | None
-    measures: tuple[str, ...]
+    letters: str
     money: tuple[str, ...]
 
     @classmethod
@@ -153,10 +156,9 @@ class _Counting(msgspec.Struct, frozen=True):
             )
             for one in counting
         ]
-        others = [(one.rule.counts, is_counting) for one, is_counting in every if not one.rule.is_money]
         return cls(
             counters=msgspec.Raw(msgspec.json.encode(counters)) if counters else None,
-            measures=tuple(measure if is_counting else UNCOUNTED + measure for measure, is_counting in others),
+            letters=letters_of((one.rule.counts, is_counting) for one, is_counting in every),
             money=tuple(one.counter for one in counting if one.rule.is_money),
         )
 
@@ -201,17 +203,17 @@ class AppliedLimits(msgspec.Struct, frozen=True):
             if len(self.countings) >= _MAX_PREPARED:
                 self.countings.clear()
             known = self.countings[model_id, provider_id] = _Counting.prepare(self.limits, model_id, provider_id)
-        amounts = {
-            _USD: nanos_up(cost),
+        use = MeasuredUse(known.letters, known.money if cost else (), input_tokens, output_tokens)
+        if known.counters is None:
+            return None, use
+        amounts: dict[str, int | Decimal] = {
+            _USD: cost,
             _REQUESTS: 1,
             _TOKENS: input_tokens + output_tokens,
             _INPUT_TOKENS: input_tokens,
             _OUTPUT_TOKENS: output_tokens,
         }
-        use = MeasuredUse(amounts, known.measures, known.money)
-        if known.counters is None:
-            return None, use
-        return RecordedUse({**amounts, _USD: cost}, known.counters), use
+        return RecordedUse(amounts, known.counters), use
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -232,7 +234,7 @@ class PolicyLimits:
         # Whether a limit is for some models or providers or reroutes to some, and whether one is for end users.
         self.names_answerers = any(rule.model or rule.provider or rule.reroutes_to for rule in self.rules)
         self.names_end_users = any(rule.scope == Limit.Scope.END_USER for rule in self.rules)
-        self._prepared: dict[tuple[tuple[Answerer, ...], str | None], AppliedLimits] = {}
+        self._prepared: dict[_Alike, AppliedLimits] = {}
         # Limits of providers that are used up, with the window in which they are.
         self._used_up: dict[LimitRule, Window] = {}
 
@@ -251,7 +253,9 @@ class PolicyLimits:
 
         Answerers and end user are not read unless a limit names some.
         """
-        alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
+        alike = _ALIKE
+        if self.names_answerers or self.names_end_users:
+            alike = answerers if self.names_answerers else (), end_user if self.names_end_users else None
         applied = self._prepared.get(alike)
         if applied is None or not applied.holds_from <= moment < applied.holds_until:
             every = (*self._of_key, *find_applying(self.rules, *alike, moment))

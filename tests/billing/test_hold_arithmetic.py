@@ -16,7 +16,7 @@ from apps.billing.balance_copies import DivergentCopy
 from apps.billing.balances import Balance
 from apps.billing.gifts import share_of
 from apps.billing.ledger import Charge
-from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, SettledCounts, pick, settle_counts
+from apps.billing.limit_holds import NO_USE, LimitHold, LimitHolds, MeasuredUse, letters_of
 from apps.billing.reservations import Hold, Note, reduce_to_cost
 from apps.billing.worker_leases import StoreClock, StoreClocks
 from apps.kernel.ids import new_id
@@ -27,42 +27,36 @@ CREDITS, USAGE = balances.key("organization", ORGANIZATION), balances.key("key",
 MONEY, OTHER_MONEY = "balance:limit:m", "balance:limit:n"
 
 
-def use_of(*money: str, usd: int = 1, measures: tuple[str, ...] = ()) -> MeasuredUse:
-    amounts = {"usd": usd, "requests": 1, "tokens": 12, "input_tokens": 7, "output_tokens": 5}
-    return MeasuredUse(amounts, measures, money)
+def use_of(*money: str) -> MeasuredUse:
+    return MeasuredUse("rt", money, 7, 5)
 
 
 @pytest.mark.parametrize(
     ("charge", "use", "stays"),
     [
         # Each balance goes on holding the larger of what credits and usage owe, storage with the credits.
-        (("-2", "2", "0.5"), None, [2_500_000_000, 2_500_000_000, 0, 0]),
-        (("-2", "3", "0"), None, [3_000_000_000, 3_000_000_000, 0, 0]),
+        (("-2", "2", "0.5"), NO_USE, [2_500_000_000, 2_500_000_000, 0, 0]),
+        (("-2", "3", "0"), NO_USE, [3_000_000_000, 3_000_000_000, 0, 0]),
         # The client's own account was used: the credits owe nothing.
-        (("0", "2", "0"), None, [0, 2_000_000_000, 0, 0]),
-        (("0", "0", "0.5"), None, [500_000_000, 0, 0, 0]),
-        (("0", "0", "0"), None, [0, 0, 0, 0]),
+        (("0", "2", "0"), NO_USE, [0, 2_000_000_000, 0, 0]),
+        (("0", "0", "0.5"), NO_USE, [500_000_000, 0, 0, 0]),
+        (("0", "0", "0"), NO_USE, [0, 0, 0, 0]),
         # Amounts are rounded against the spender.
-        (("-0.0000000001", "0.0000000001", "0"), None, [1, 1, 0, 0]),
-        # Limits of money that count the answer hold it; a free answer adds nothing to them.
+        (("-0.0000000001", "0.0000000001", "0"), NO_USE, [1, 1, 0, 0]),
+        # Limits of money that count the answer hold it.
         (("-2", "2", "0"), use_of(MONEY), [2_000_000_000, 2_000_000_000, 2_000_000_000, 0]),
         (("-2", "2", "0"), use_of(MONEY, OTHER_MONEY), [2_000_000_000] * 4),
-        (("-2", "2", "0"), use_of(MONEY, usd=0), [2_000_000_000, 2_000_000_000, 0, 0]),
     ],
 )
 def test_a_settled_request_holds_what_it_cost_and_no_more(
-    charge: tuple[str, str, str], use: MeasuredUse | None, stays: list[int]
+    charge: tuple[str, str, str], use: MeasuredUse, stays: list[int]
 ) -> None:
     names = (CREDITS, USAGE, MONEY, OTHER_MONEY)
     hold = Hold("1", "worker-1", 9_000_000_000, names, "flight", 10)
     settled = reduce_to_cost(hold, Charge(ORGANIZATION, KEY, new_id(), *map(USD, charge)), use)
-    assert settled.stays == tuple(stays)
-    note = msgspec.json.decode(settled.note, type=Note)
-    kept = tuple(name for name, amount in zip(names, stays, strict=True) if amount)
-    assert (note.holds, note.payload, note.counts) == (kept, "", ())
-    assert settled.more == ""
-    if kept:
-        assert dict(note.held()) == dict.fromkeys(kept, max(stays))
+    kept = [name for name, amount in zip(names, stays, strict=True) if amount]
+    assert (settled.amount, settled.use) == (max(stays), use)
+    assert msgspec.json.decode(settled.note) == {"holds": kept, "payload": "", "flight": ""}
 
 
 HOLDS = LimitHolds.prepare(
@@ -74,64 +68,36 @@ HOLDS = LimitHolds.prepare(
         LimitHold("balance:limit:d", 50, "input_tokens"),
     ]
 )
-MEASURES = ("requests", "tokens", "output_tokens", "input_tokens")
 
 
 def test_limits_in_the_forms_of_the_scripts() -> None:
-    assert (HOLDS.money, HOLDS.measures) == ((MONEY,), MEASURES)
-    # Counter, ceiling, the amount to hold, that for a token of prompt and of answer, the warning, whole or in part, and
-    # older counters.
+    assert (HOLDS.money, HOLDS.has_counts) == ((MONEY,), True)
+    # Counter, ceiling, the measure's letter, the warning, whole or in part, and older counters.
     assert msgspec.json.decode(HOLDS.terms) == [
-        ["balance:limit:a", 10, 1, 0, 0, 4, False],
-        ["balance:limit:b", 20, 0, 1, 1, False, True, "old-1", "old-2"],
-        [MONEY, 30, False, 0, 0, False, False],
-        ["balance:limit:c%", 40, 0, 0, 1, False, False],
-        ["balance:limit:d", 50, 0, 1, 0, False, False],
+        ["balance:limit:a", 10, "r", 4, False],
+        ["balance:limit:b", 20, "t", False, True, "old-1", "old-2"],
+        [MONEY, 30, "u", False, False],
+        ["balance:limit:c%", 40, "o", False, False],
+        ["balance:limit:d", 50, "i", False, False],
     ]
     assert HOLDS.has_answers is True
     assert LimitHolds.prepare([LimitHold("a", 1, "input_tokens"), LimitHold("b", 1, "usd")]).has_answers is False
     assert (HOLDS.ceilings["balance:limit:d"], HOLDS.older) == (50, {"balance:limit:b": ("old-1", "old-2")})
 
 
-def test_a_request_in_progress_holds_by_the_tokens_of_its_prompt_and_of_its_grant() -> None:
-    note = Note("5", "9", (CREDITS,), counts=msgspec.json.decode(HOLDS.counts_for(7), type=Any))
-    assert list(note.held()) == [
-        (CREDITS, 5),
-        ("balance:limit:a", 1),
-        ("balance:limit:b", 16),
-        ("balance:limit:c%", 9),
-        ("balance:limit:d", 7),
-    ]
-    assert LimitHolds.prepare([LimitHold(MONEY, 1, "usd")]).counts_for(7) == ()
-
-
-@pytest.mark.parametrize(
-    ("use", "amounts", "more"),
-    [
-        (use_of(measures=MEASURES), [1, 12, 5, 7], [0, -4, -4, 0]),
-        # Another model answered, which two of the limits do not count.
-        (use_of(measures=("requests", "-tokens", "output_tokens", "-input_tokens")), [1, 0, 5, 0], [0, -16, -4, -7]),
-        # It was never answered.
-        (None, [0, 0, 0, 0], [-1, -16, -9, -7]),
-    ],
-)
-def test_a_settled_request_holds_of_limits_what_it_used(
-    use: MeasuredUse | None, amounts: list[int], more: list[int]
-) -> None:
-    hold = Hold("1", "w", 5, (CREDITS, MONEY), "f", limits=HOLDS, tokens=9, prompt=7)
-    settled = reduce_to_cost(hold, Charge(ORGANIZATION, KEY, new_id(), USD(0), USD(0)), use)
-    names = ("balance:limit:a", "balance:limit:b", "balance:limit:c%", "balance:limit:d")
-    assert msgspec.json.decode(settled.note, type=Note).counts == tuple(
-        (name, amount, 0) for name, amount in zip(names, amounts, strict=True)
+def test_a_note_holds_money_by_its_amount_and_counts_by_the_granted_tokens() -> None:
+    note = Note(
+        amount="5", written="9", holds=(CREDITS, MONEY), counts=(("a", 1, 0), ("b", 7, 1), ("c", 0, 1), ("d", 7, 0))
     )
-    assert msgspec.json.decode(settled.more) == [
-        text for name, amount in zip(names, more, strict=True) for text in (name, str(amount))
-    ]
+    assert list(note.held()) == [(CREDITS, 5), (MONEY, 5), ("a", 1), ("b", 16), ("c", 9), ("d", 7)]
 
 
-def test_limits_of_money_alone_have_no_counts() -> None:
-    only_money = LimitHolds.prepare([LimitHold(MONEY, 1, "usd")])
-    assert settle_counts(only_money, use_of(MONEY), 7, 9) == SettledCounts()
+def test_limits_that_count_no_money_have_a_letter_each() -> None:
+    measures = ["requests", "usd", "tokens", "output_tokens", "input_tokens"]
+    assert letters_of((one, True) for one in measures) == "rtoi"
+    assert letters_of((one, one.endswith("tokens")) for one in measures) == "-toi"
+    assert letters_of((one, False) for one in measures) == "----"
+    assert letters_of([]) == ""
 
 
 def balance(scope: Any = "organization", amount: str = "1", **fields: Any) -> Balance:
@@ -221,16 +187,6 @@ def test_a_referrer_gets_one_percent_rounded_down_to_the_ledgers_resolution() ->
     ]
 
 
-def test_values_are_picked_in_the_order_of_their_names() -> None:
-    values = {"a": 1, "b": 2, "c": 3}
-    assert [pick(names)(values) for names in ((), ("b",), ("c", "a"), ("c", "a", "b"))] == [
-        (),
-        (2,),
-        (3, 1),
-        (3, 1, 2),
-    ]
-
-
 def test_the_time_of_a_store_is_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
@@ -265,16 +221,16 @@ def test_limits_are_prepared_with_nothing_for_tokens_where_none_are_counted() ->
         [LimitHold(MONEY, 30, "usd"), LimitHold("a", 5, "tokens"), LimitHold("b", 6, "requests")]
     )
     assert msgspec.json.decode(holds.terms) == [
-        [MONEY, 30, False, 0, 0, False, False],
-        ["a", 5, 0, 1, 1, False, False],
-        ["b", 6, 1, 0, 0, False, False],
+        [MONEY, 30, "u", False, False],
+        ["a", 5, "t", False, False],
+        ["b", 6, "r", False, False],
     ]
-    assert (holds.held, holds.settled, holds.more) == (
-        b'[["a",%d,1],["b",%d,0]]',
-        b'[["a",%d,0],["b",%d,0]]',
-        '["a","%d","b","%d"]',
-    )
-    assert (holds.has_answers, holds.measures, holds.money) == (True, ("tokens", "requests"), (MONEY,))
+    assert (holds.has_answers, holds.has_counts, holds.money) == (True, True, (MONEY,))
+    only_money = LimitHolds.prepare([LimitHold(MONEY, 30, "usd")])
+    assert (only_money.has_answers, only_money.has_counts, only_money.key_ceiling) == (False, False, None)
+    of_key = LimitHolds.prepare([LimitHold(USAGE, 20, "usd"), LimitHold(MONEY, 30, "usd")])
+    assert (of_key.money, of_key.key_ceiling) == ((USAGE, MONEY), 20)
+    assert LimitHolds.prepare([]).key_ceiling is None
 
 
 def test_the_shard_of_a_balance_is_that_of_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:

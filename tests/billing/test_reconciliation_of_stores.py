@@ -273,9 +273,9 @@ def test_open_holds_are_those_of_requests_in_progress_and_of_answered_ones(
     assert reconciliation.read_open_holds() == (reconciliation.OpenHolds(Decimal("0.5"), 1, admitted), none)
     # An older one that is answered, a younger one, and one that holds on the key alone.
     for hours, note in (
-        (7, reservations.Note(str(NANO // 4), holds=(name, balances.key("key", key.id)))),
-        (6, reservations.Note(str(NANO), holds=(balances.key("key", key.id),))),
-        (4, reservations.Note(str(NANO // 8), holds=(name,), payload="{}")),
+        (7, reservations.Note(amount=str(NANO // 4), holds=(name, balances.key("key", key.id)))),
+        (6, reservations.Note(amount=str(NANO), holds=(balances.key("key", key.id),))),
+        (4, reservations.Note(amount=str(NANO // 8), holds=(name,), payload="{}")),
     ):
         identifier = str(id_at(NOW - timedelta(hours=hours)))
         valkey().hset(reservations.notes_key(worker_name(), 0), identifier, msgspec.json.encode(note).decode())

@@ -84,11 +84,28 @@ def test_a_batch_is_released_once_whatever_is_named_twice(organization: UUID) ->
 def test_amounts_of_a_batch_whose_sum_is_no_exact_number_are_released_exactly() -> None:
     name, ids, amount = "balance:organization:rich", [new_id() for _ in range(3)], 2**53 - 1
     for identifier in ids:
-        note = msgspec.json.encode(Note(str(amount), holds=(name,))).decode()
+        note = msgspec.json.encode(Note(amount=str(amount), holds=(name,))).decode()
         client().hset(worker_leases.notes_key("worker-1", 0), str(identifier), note)
     client().hset(name, "held", 3 * amount + 5)
     assert reservations.release([("worker-1", identifier) for identifier in ids], 0) == 3
     assert client().hget(name, "held") == "5"
+
+
+def test_a_note_of_the_version_before_is_read_summed_and_released(organization: UUID) -> None:
+    counter, identifier = new_id(), new_id()
+    credits, name = balances.key("organization", organization), balances.key("limit", counter, organization)
+    # Its counts were last.
+    text = (
+        f'{{"amount":"5","written":"9","holds":["{credits}"],"payload":"{{}}","flight":"","counts":[["{name}",7,1]]}}'
+    )
+    client().hset(worker_leases.notes_key("worker-1", 0), str(identifier), text)
+    worker_leases.send_heartbeat("worker-1")
+    (note,) = reservations.notes_of("worker-1", 0).values()
+    assert (list(note.held()), note.payload) == ([(credits, 5), (name, 16)], "{}")
+    balances.publish_or_raise([Balance("limit", counter, Decimal(0), 0, 0, organization)])
+    assert client().hget(name, "held") == "16"
+    assert reservations.release([("worker-1", identifier)], 0) == 1
+    assert client().hget(name, "held") == "0"
 
 
 def test_a_note_that_cannot_be_read_leaves_the_others_of_its_batch_whole(organization: UUID) -> None:

@@ -105,6 +105,15 @@ def test_a_reservation_asked_for_twice_is_held_once_with_the_same_tokens() -> No
     assert (first.hold.tokens, held(one)) == (237, 287)
 
 
+def test_an_answer_that_is_granted_all_it_wants_has_no_limit_of_tokens() -> None:
+    one = applied("output_tokens", "1000")
+    whole, part = (ask([one], tokens=TokenRequest(want, 30, 1)) for want in (60, 600))
+    assert whole.hold is not None
+    assert part.hold is not None
+    # The second gets 1/16 of the remaining tokens.
+    assert (whole.hold.tokens, part.hold.tokens, held(one)) == (None, 58, 118)
+
+
 def test_the_tightest_limit_refuses_and_nothing_is_held() -> None:
     wide, tight, usd = applied("requests", "10"), applied("tokens", "120"), applied("usd", "1")
     answer = ask([wide, tight, usd], nanos=5, prompt=30, tokens=ALL)
@@ -234,7 +243,9 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
             amount = draw.choice((0, 1, 7, 200, 900))
             text = str(Decimal(amount).scaleb(-9)) if counts == "usd" else str(amount)
             rolling = draw.choice((1, 1, 2, 4))
-            one = applied(counts, text, refuses=draw.random() < 0.8, rolling=rolling)
+            # One on another model than that which answers is held on all the same, until the record comes.
+            model = draw.choice(("", "", "", "gpt-*"))
+            one = applied(counts, text, refuses=draw.random() < 0.8, rolling=rolling, model=model)
             for bucket in one.buckets[1:]:
                 publish_used(bucket, draw.choice((0, 1, amount // 4)))
                 before[one.counter] = before.get(one.counter, 0) + used_in_store(bucket)
@@ -251,7 +262,8 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
         if credits is not None:
             publish_credits(credits, draw.randrange(2**30))
         totals, on_credits = dict.fromkeys(range(len(limits)), 0), 0
-        open_holds: list[tuple[Hold, list[int]]] = []
+        open_holds: list[tuple[Hold, list[int], int]] = []
+        recorded: set[str] = set()
         for _ in range(25):
             nanos, prompt, answer = draw.choice((0, 3, 60)), draw.choice((1, 40)), draw.choice((0, 1, 90))
 
@@ -299,17 +311,33 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
                 needed = [needs[one.rule.counts] for one in limits]
                 for at, more in enumerate(needed):
                     totals[at] += more
-                on_credits += 0 if credits is None else found.hold.amount_nanos
-                open_holds.append((found.hold, needed))
-            if open_holds and draw.random() < 0.3:
-                hold, needed = open_holds.pop(draw.randrange(len(open_holds)))
-                reservations.release([("worker-1", UUID(hold.id))], 0)
+                of_credits = 0 if credits is None else found.hold.amount_nanos
+                on_credits += of_credits
+                open_holds.append((found.hold, needed, of_credits))
+            if open_holds and draw.random() < 0.5:
+                hold, needed, of_credits = open_holds.pop(draw.randrange(len(open_holds)))
                 for at, more in enumerate(needed):
                     totals[at] -= more
-                on_credits -= 0 if credits is None else hold.amount_nanos
+                on_credits -= of_credits
+                if draw.random() < 0.5:
+                    reservations.release([("worker-1", UUID(hold.id))], 0)
+                else:
+                    cost, read, written = draw.choice((0, 2, 70)), draw.choice((0, 40, 50)), draw.choice((0, 1, 100))
+                    end(hold, limits, cost=str(Decimal(cost).scaleb(-9)), read=read, written=written)
+                    if hold.id not in recorded:
+                        used = needs_of(cost, read, written)
+                        # Its credits were not used.
+                        needed = [0 if one.rule.model else used[one.rule.counts] for one in limits]
+                        recorded.add(hold.id)
+                    # A record that is pushed again changes nothing.
+                    for at, more in enumerate(needed):
+                        totals[at] += more
+                    open_holds.append((hold, needed, 0))
             assert [held(one) for one in limits] == list(totals.values())
             assert credits is None or held_of_credits() == on_credits
-        for hold, _ in open_holds:
+        # The notes say the same.
+        assert list(compare_holds()) == []
+        for hold, _, _ in open_holds:
             reservations.release([("worker-1", UUID(hold.id))], 0)
         assert [held(one) for one in limits] == [0] * len(limits)
         assert credits is None or held_of_credits() == 0

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from apps.billing import reservations
 from apps.billing.balance_copies import parse_copy_key
 from apps.billing.ledger import Charge
-from apps.billing.limit_holds import MeasuredUse
+from apps.billing.limit_holds import NO_USE, MeasuredUse
 from apps.billing.reservations import (
     ExtensionOutcome,
     Hold,
@@ -207,7 +207,11 @@ def _request_of(
 def _tokens_of(worst: WorstCase, limits: AppliedLimits) -> TokenRequest:
     """Return what a request holds of limits of tokens: its prompt's, and the longest answer of any candidate."""
     want = part = least = 0
-    if limits.holds.has_answers:
+    if limits.holds.has_answers and len(worst.tariffs) == 1:
+        # The usual case.
+        [(_, only)] = worst.tariffs
+        want, part, least = only.max_tokens, only.useful_tokens, only.min_tokens
+    elif limits.holds.has_answers:
         for _, tariff in worst.tariffs:
             if tariff.max_tokens > want:
                 want = tariff.max_tokens
@@ -384,7 +388,7 @@ def _publish_again(policy: Policy, name: str) -> None:
         offline_accounts.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
 
 
-def settle(hold: Hold | OfflineHold, charge: Charge, use: MeasuredUse | None = None) -> SettledHold | None:
+def settle(hold: Hold | OfflineHold, charge: Charge, use: MeasuredUse = NO_USE) -> SettledHold | None:
     """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
     if isinstance(hold, OfflineHold):
         hold.settle(charge)

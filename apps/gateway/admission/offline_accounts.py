@@ -19,7 +19,7 @@ from django.db import DatabaseError
 from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance, Scope
 from apps.billing.ledger import Charge
-from apps.billing.reservations import ReservationOutcome, ReservationRequest, ReservationResult, find_key_ceiling
+from apps.billing.reservations import ReservationOutcome, ReservationRequest, ReservationResult
 from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED
 from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Overloaded
@@ -107,7 +107,7 @@ _reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
 
 def remember(request: ReservationRequest, answer: ReservationResult) -> None:
     """Remember the balances that the store returned with a reservation."""
-    limit = find_key_ceiling(request.limits)
+    limit = None if request.limits is None else request.limits.key_ceiling
     if answer.credits_left is not None:
         _remember_balance(request.organization_id, answer.credits_left)
     elif answer.outcome is ReservationOutcome.NO_CREDITS:

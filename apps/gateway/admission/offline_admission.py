@@ -34,7 +34,6 @@ from apps.billing.reservations import (
     ReservationOutcome,
     ReservationRequest,
     ReservationResult,
-    find_key_ceiling,
 )
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import offline_accounts
@@ -138,7 +137,7 @@ def _decide(request: ReservationRequest, policy: Policy) -> tuple[ReservationRes
             "The gateway cannot check credits and limits right now, and the organization's outagePolicy is `closed`; "
             "try again shortly",
         )
-    ceiling = find_key_ceiling(request.limits)
+    ceiling = None if request.limits is None else request.limits.key_ceiling
     counted = (
         request.organization_id if request.from_credits else None,
         None if ceiling is None else request.api_key_id,
@@ -186,7 +185,7 @@ def extend_reserved(
     until the outage has long been over, and its reservation is not told."""
     OUTAGE.record_failure(outage_reason(error))
     closed = policy.outage_policy == OutagePolicy.CLOSED
-    ceiling = find_key_ceiling(hold.limits)
+    ceiling = None if hold.limits is None else hold.limits.key_ceiling
     beside = OfflineHold(
         _accounts[policy.organization_id],
         policy.organization_id if any(is_of_credits(name) for name in hold.balances) else None,

@@ -30,7 +30,7 @@ from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.ledger import Charge
-from apps.billing.reservations import SettledHold
+from apps.billing.reservations import NOTE_LUA, SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics import RECORDS_REPLAYED, RECORDS_SPOOLED
 from apps.gateway.settlement import spool
@@ -141,27 +141,42 @@ log = structlog.get_logger(__name__)
 # A stream for each shard.
 STREAMS, GROUP = money_keys("outbox"), "settle"
 _PUSH = LuaScript(
-    """
+    NOTE_LUA
+    + """
     -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and
     --       the balances it is held on
-    -- ARGV: worker, record; the request's id, what stays of its note, what each balance goes on holding, and for limits
-    --       that count no money JSON of counters, each with how much more it holds, as text
+    -- ARGV: worker, record; the request's id, the fields that its note keeps, and its amount, which the balances named
+    --       in them go on holding; with limits that count no money: a letter for each, of its measure, or another where
+    --       it does not count the request, and the tokens of the prompt and of the answer
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
     if not KEYS[2] then return end
     redis.call('ZREM', KEYS[3], ARGV[3])
     local note = redis.call('HGET', KEYS[2], ARGV[3])
+    local fields = note and string.find(note, '"holds"', 1, true)
     -- Pushed again because the answer was lost on its way: it was given back already, or even released.
-    if not note or note == ARGV[4] then return end
+    if not note or string.find(note, '^"holds":%b[],"payload":""', fields) then return end
     -- By what the note says: the worker may not know of its last extension.
-    local held = tonumber(string.match(note, '^{"amount":"(%d+)"'))
+    local held, written = string.match(note, '^{"amount":"(%d+)","written":"(%d+)"')
     for i = 4, #KEYS do
-      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+      local stays = string.find(ARGV[4], '"' .. KEYS[i] .. '"', 1, true) and ARGV[5] or 0
+      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', stays - held))
     end
-    local counts = ARGV[#KEYS + 2] and cjson.decode(ARGV[#KEYS + 2]) or {}
-    for i = 1, #counts, 2 do
-      if counts[i + 1] ~= '0' then redis.call('HINCRBY', counts[i], 'held', counts[i + 1]) end
+    local counts, letters, texts = {}, ARGV[6], {}
+    if letters then
+      local used = {r = '1', t = string.format('%.0f', ARGV[7] + ARGV[8]), i = ARGV[7], o = ARGV[8]}
+      local known = string.find(note, '"counts"', 1, true)
+      for k, one in ipairs(cjson.decode(string.sub(note, known + 9, fields - 2))) do
+        local amount = used[string.sub(letters, k, k)] or '0'
+        local more = amount - one[2] - one[3] * written
+        if more ~= 0 then
+          local text = texts[more] or string.format('%.0f', more)
+          texts[more] = text
+          redis.call('HINCRBY', one[1], 'held', text)
+        end
+        counts[k] = write_count(one[1], amount, '0')
+      end
     end
-    redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+    redis.call('HSET', KEYS[2], ARGV[3], write_note(ARGV[5], '0', counts, ARGV[4]))
     """
 )
 # To learn where the command has its keys the client would ask some node of the cluster, which may be the one away.
@@ -266,9 +281,10 @@ def _push_arguments(
     if settled is not None:
         hold = settled.hold
         keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
-        args += (hold.id, settled.note, *settled.stays)
-        if settled.more:
-            args.append(settled.more)
+        args += (hold.id, settled.note, settled.amount)
+        if hold.limits is not None and hold.limits.has_counts:
+            use = settled.use
+            args += (use.letters, use.input_tokens, use.output_tokens)
     return keys, args
 
 

@@ -183,10 +183,12 @@ def test_tokens_are_asked_for_the_longest_answer_where_a_limit_counts_answers(st
         (candidate(DEAR), Tariff(USD(0), USD(0), 50, 40, 5)),
         (candidate(DEAR), Tariff(USD(0), USD(0), 90, 9, 8)),
     )
-    worst = WorstCase(10, USD(1), True, USD(1), USD(1), tariffs=tariffs)
     for counts in ("output_tokens", "input_tokens"):
-        admit(worst=worst, limits=AppliedLimits.prepare([apply_rule(rule(counts), "", NOW)], NOW))
-    assert [one.tokens for one in store.asked] == [TokenRequest(90, 40, 8, 10), TokenRequest(0, 0, 0, 10)]
+        limits = AppliedLimits.prepare([apply_rule(rule(counts), "", NOW)], NOW)
+        for some in (tariffs, tariffs[:1]):
+            admit(worst=WorstCase(10, USD(1), True, USD(1), USD(1), tariffs=some), limits=limits)
+    none = TokenRequest(0, 0, 0, 10)
+    assert [one.tokens for one in store.asked] == [TokenRequest(90, 40, 8, 10), TokenRequest(50, 40, 5, 10), none, none]
 
 
 def test_a_route_without_a_rate_family_admits_nothing(store: Store) -> None:
@@ -532,4 +534,4 @@ def test_a_request_that_holds_something_here_is_settled_here() -> None:
     account.add(-2, None)
     settled = admission.settle(Hold("1", "w", 5, ("balance:organization:x",), "f"), charge)
     assert settled is not None
-    assert settled.stays == (2,)
+    assert (settled.amount, settled.note) == (2, b'{"holds":["balance:organization:x"],"payload":"","flight":""}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing import balances
-from apps.billing.reservations import Hold, SettledHold, flight_key
+from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse
+from apps.billing.reservations import Hold, Note, SettledHold, flight_key
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics import RECORDS_REPLAYED, RECORDS_SPOOLED
 from apps.gateway.settlement import outbox
@@ -273,19 +274,27 @@ def test_readers_that_ask_for_nothing_for_a_day_are_forgotten() -> None:
 def test_with_its_record_a_request_gives_back_what_it_does_not_need() -> None:
     organization, store = new_id(), kernel_redis.client()
     credits, flight = balances.key("organization", organization), flight_key(organization)
-    counter = balances.key("limit", new_id(), organization)
-    hold = Hold("request-1", "worker-1", 5, (credits,), flight, shard=shard_of(organization))
+    counters = [balances.key("limit", new_id(), organization) for _ in range(6)]
+    limits = LimitHolds.prepare([LimitHold(counters[0], 99, "requests")])
+    hold = Hold("request-1", "worker-1", 5, (credits,), flight, shard=shard_of(organization), limits=limits)
     notes = notes_key("worker-1", hold.shard)
-    store.hset(notes, "request-1", '{"amount":"7","payload":"{}"}')
-    store.hset(credits, "held", 10)
-    store.hset(counter, "held", 10)
+    # A prompt of 3 tokens, and 6 granted to the answer; the last two limits count another model.
+    counted = [(1, 0), (3, 1), (3, 0), (0, 1), (3, 1), (1, 0)]
+    counts = [[name, base, each] for name, (base, each) in zip(counters, counted, strict=True)]
+    before = {"amount": "7", "written": "6", "counts": counts, "holds": [credits], "payload": "{}", "flight": flight}
+    store.hset(notes, "request-1", msgspec.json.encode(before))
+    for name in (credits, *counters):
+        store.hset(name, "held", 10)
     store.zadd(flight, {"request-1": 1, "request-2": 1})
-    settled = SettledHold(hold, b'{"amount":"2"}', (2,), more=json.dumps([counter, "-3", str(new_id()), "0"]))
+    note = msgspec.json.encode({"holds": [credits], "payload": "", "flight": ""})
+    settled = SettledHold(hold, 2, note, MeasuredUse("rtio--", (), 4, 8))
     for _ in range(2):
         outbox.push("worker-1", b"{}", settled)
         # By the note's amount, which the last extension raised to 7; and once, though the record is pushed again.
-        assert [store.hget(name, "held") for name in (credits, counter)] == ["5", "7"]
-        assert store.hget(notes, "request-1") == '{"amount":"2"}'
+        assert [store.hget(name, "held") for name in (credits, *counters)] == ["5", "10", "13", "11", "12", "1", "9"]
+        after = msgspec.json.decode(store.hget(notes, "request-1") or "", type=Note)
+        stays = dict(zip(counters, (1, 12, 4, 8, 0, 0), strict=True))
+        assert (dict(after.held()), after.payload) == ({credits: 2, **stays}, "")
         assert store.zrange(flight, 0, -1) == ["request-2"]
 
 

@@ -83,12 +83,14 @@ class TestOnTheCluster:
         assert found["nowait"] == "kept"
 
     def test_a_plain_url_that_leads_to_one_of_its_nodes_is_refused(
-        self, cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch
+        self, cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
         assert valkey.find_misplaced() == []
+        # The suite's own store may be a cluster: its URL names it as one, and its nodes keep everything in memory.
+        settings.REDIS_URL = f"redis://127.0.0.1:{cluster.ports[0]}"
         monkeypatch.setattr(valkey, "client", lambda: cluster.node(cluster.ports[0]))
-        (problem,) = registry.check_stores()
-        assert (problem.id, problem.is_serious()) == ("gateway.E013", True)
+        problems = {one.id: one.is_serious() for one in registry.check_stores()}
+        assert problems.get("gateway.E013") is True
 
 
 class TestUrls:
