@@ -133,7 +133,7 @@ def message_with_field(error: ApiError) -> str:
     field = error.param
     if not isinstance(error, InvalidRequest) or field in (None, "", "model") or error.code == CODE:
         return error.message
-    named = re.search(rf"(?<![\w.\]]){re.escape(field)}(?![\w.\[])", error.message)
+    named = re.search(rf"(?<![\w.\]]){re.escape(field)}(?!\w)", error.message)
     return error.message if named else f"{field}: {error.message}"
 
 
