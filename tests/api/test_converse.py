@@ -290,7 +290,9 @@ def test_tools_that_bedrock_runs_itself_are_refused(caller: Caller, wire_format:
     response = ask(caller, model=f"{OTHER}/echo", toolConfig=tools, headers=ALONE)
     refusal = response.json()
     assert (response.status_code, refusal["error"]["param"]) == (400, "toolConfig.tools")
-    assert refusal["message"].startswith("toolConfig.tools: systemTool is a tool that this model's provider does not have")
+    assert refusal["message"].startswith(
+        "toolConfig.tools: systemTool is a tool that this model's provider does not have"
+    )
 
 
 def test_hints_that_a_provider_lacks_are_told_under_bedrocks_names(caller: Caller) -> None:
