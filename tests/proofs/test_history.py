@@ -151,7 +151,7 @@ class Spender:
         record = entry(self.key, id=identifier, cost=Decimal(chance.randint(1, hold.amount_nanos // NANO)))
         settled = reservations.reduce_to_cost(hold, charge_of(record))
         self.history.run(
-            lambda: outbox.push(worker, encode(record), settled), self.name, lambda _: Record(name, settled.stays[0])
+            lambda: outbox.push(worker, encode(record), settled), self.name, lambda _: Record(name, settled.amount)
         )
         with transaction.atomic():
             changed = ledger.charge([charge_of(record)])

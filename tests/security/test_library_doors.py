@@ -100,7 +100,7 @@ def operator(world: World) -> Client:
 
 
 @pytest.mark.parametrize(
-    "path", ["password_change/", "password_change/done/", "r/1/1/", "keys/", "keys/apikey/{}/", "password_reset/"]
+    "path", ["password_change/", "password_change/done/", "r/1/1/", "keys/apikey/{}/", "password_reset/"]
 )
 def test_an_operator_finds_nothing_there(operator: Client, world: World, path: str) -> None:
     form = {"old_password": PASSWORD, "new_password1": "another walk", "new_password2": "another walk"}
