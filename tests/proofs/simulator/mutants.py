@@ -65,8 +65,9 @@ def never_pushed_again() -> Iterator[None]:
 @contextmanager
 def released_before_the_charge() -> Iterator[None]:
     """Hold nothing for a recorded request, although its cost is charged later."""
-    script = _without(outbox._PUSH, "tonumber(ARGV[i + 1]) - held", "- held")
-    script = _without(script, "redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])", "redis.call('HDEL', KEYS[2], ARGV[3])")
+    script = _without(outbox._PUSH, "stays - held", "- held")
+    final = "redis.call('HSET', KEYS[2], ARGV[3], write_note(ARGV[5], '0', counts, ARGV[4]))"
+    script = _without(script, final, "redis.call('HDEL', KEYS[2], ARGV[3])")
     with patch.object(outbox, "_PUSH", script):
         yield
 
