@@ -135,7 +135,7 @@ def serve(application: Callable[..., Any], request: Request, token: str) -> None
 def count(token: str) -> list[dict[str, Any]]:
     """Return each request's name, files, functions, calls and steps, counted in this process, whose environment is
     the product's."""
-    application, limited = _begin(), _create_limited_key(token)
+    application, limited = _begin(), create_limited_key(token)
     rows = []
     for request in REQUESTS:
         own = limited if request.limited else token
@@ -158,7 +158,7 @@ def count(token: str) -> list[dict[str, Any]]:
 def measure_cpu(token: str) -> list[dict[str, Any]]:
     """Return the processor time of a chat completion in milliseconds, without limits and under ten, and the median of
     their ratios, measured by turns in this process, whose environment is the product's."""
-    application, limited = _begin(), _create_limited_key(token)
+    application, limited = _begin(), create_limited_key(token)
     times: dict[str, list[float]] = {token: [], limited: []}
     for turn in range(_TURNS + 1):
         for own, known in times.items():
@@ -179,7 +179,7 @@ def _begin() -> Any:
     return application
 
 
-def _create_limited_key(token: str) -> str:
+def create_limited_key(token: str) -> str:
     """Create a key with ten limits in the project of another key, and return its token."""
     from apps.keys.actions import create_api_key
     from apps.keys.authenticate import find_api_key
