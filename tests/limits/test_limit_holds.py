@@ -21,6 +21,7 @@ from apps.gateway.settlement import outbox
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.redis import client
 from apps.limits.applied import AppliedLimit, AppliedLimits, Bucket
+from apps.limits.models import Limit
 from apps.limits.windows import WindowKind
 from tests.limits.limits import NOW, ORGANIZATION, applied, ask, count, held, of_key, use
 
@@ -341,3 +342,8 @@ def test_random_requests_under_random_limits_agree_with_an_oracle() -> None:
             reservations.release([("worker-1", UUID(hold.id))], 0)
         assert [held(one) for one in limits] == [0] * len(limits)
         assert credits is None or held_of_credits() == 0
+
+
+def test_each_measure_has_a_letter_of_its_own() -> None:
+    """The scripts know a measure by its first letter: another with the same would be held and counted as this one."""
+    assert sorted(one[0] for one in Limit.Counts.values) == ["i", "o", "r", "t", "u"]
