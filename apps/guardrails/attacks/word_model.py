@@ -37,19 +37,32 @@ BETWEEN = " _ "
 _HALF = 40
 _MIDDLE = 1 << _HALF - 1
 Pair = tuple[int, int]
+# What the words of an attack score at least, without pairs. In the project's own texts (`bench/attack_texts`) all 1,155
+# windows above a threshold score 528 or more, and in garak, promptmap and PurpleLlama all 2,501 more than 400; two
+# thirds of the windows of ordinary files score less.
+_WORDS_LEAST = 400.0
 
 
 class AttackFinder:
     """A model made ready to look for attacks: no pair is joined to be looked up, and both kinds are one sum."""
 
-    def __init__(self, weights: Iterable[tuple[str, Pair]], biases: Pair, thresholds: Pair, guarded: Pair) -> None:
+    def __init__(
+        self,
+        weights: Iterable[tuple[str, Pair]],
+        biases: Pair,
+        thresholds: Pair,
+        guarded: Pair,
+        words_least: float = -math.inf,
+    ) -> None:
         """Take weights in thousandths, and for either kind a bias and thresholds.
 
         The kinds are orders that replace or reveal a program's instructions, and frames in which it would have no
         limits. A text whose score is above a threshold reads like an attack; `guarded` are those where a program keeps
-        something from its users: attacks are likelier there.
+        something from its users: attacks are likelier there. Elsewhere, a text whose words alone score less than
+        `words_least` is none.
         """
         self._biases, self._thresholds, self._guarded = biases, thresholds, guarded
+        self._words_least = words_least
         self._words: dict[str, int] = {}
         self._beginnings: dict[str, int] = {}
         self._pairs: dict[tuple[str, str], int] = {}
@@ -70,25 +83,40 @@ class AttackFinder:
 
     def is_attack(self, normalized: str, *, guarded: bool = False) -> bool:
         """Tell whether a normalized text reads like an attack, in general or where something is kept from users."""
-        least = self._guarded if guarded else self._thresholds
-        return any(map(operator.gt, self.scores(normalized), least))
+        if guarded:
+            return any(map(operator.gt, self.scores(normalized), self._guarded))
+        return any(map(operator.gt, self.scores(normalized, self._words_least), self._thresholds))
 
-    def scores(self, normalized: str) -> tuple[float, float]:
-        """Return the scores of a normalized text for either kind, in thousandths; 0 for a text without words."""
-        words = words_of(normalized)
+    def scores(self, normalized: str, words_least: float = -math.inf) -> tuple[float, float]:
+        """Return the scores of a normalized text for either kind, in thousandths.
+
+        0 for a text without words, and for one whose words alone, without pairs, score less than `words_least`.
+        """
+        words = _split(normalized)
         if not words:
             return 0.0, 0.0
         different = set(words)
+        if letters := _read_digits(different):
+            different = {letters.get(word, word) for word in different}
         beginnings = {word[:BEGINNING] for word in different if len(word) > BEGINNING and word.isalpha()}
-        pairs, around_one = set(pairwise(words)), set(zip(words, words[2:], strict=False))
         both = sum(filter(None, map(self._words.get, different)))
         both += sum(filter(None, map(self._beginnings.get, beginnings)))
+        count = len(different) + len(beginnings)
+        if max(_kinds_of(both)) < words_least * math.sqrt(count):
+            return 0.0, 0.0
+        words = [letters.get(word, word) for word in words] if letters else words
+        pairs, around_one = set(pairwise(words)), set(zip(words, words[2:], strict=False))
         both += sum(filter(None, map(self._pairs.get, pairs)))
         both += sum(filter(None, map(self._around_one.get, around_one)))
-        orders = (both + _MIDDLE) % (1 << _HALF) - _MIDDLE
-        frames = (both - orders) >> _HALF
-        share = 1 / math.sqrt(len(different) + len(beginnings) + len(pairs) + len(around_one))
+        orders, frames = _kinds_of(both)
+        share = 1 / math.sqrt(count + len(pairs) + len(around_one))
         return self._biases[0] + orders * share, self._biases[1] + frames * share
+
+
+def _kinds_of(both: int) -> Pair:
+    """Return the sums for either kind that are one number."""
+    orders = (both + _MIDDLE) % (1 << _HALF) - _MIDDLE
+    return orders, (both - orders) >> _HALF
 
 
 def windows_of(size: int) -> list[tuple[int, int]]:
@@ -101,26 +129,36 @@ def windows_of(size: int) -> list[tuple[int, int]]:
 
 def words_of(normalized: str) -> list[str]:
     """Return the words and signs of a text, digits that stand for letters read so."""
+    words = _split(normalized)
+    letters = _read_digits(set(words))
+    return [letters.get(word, word) for word in words]
+
+
+def _split(normalized: str) -> list[str]:
     if normalized.isascii():
         # With blanks around signs, words split twice as fast as an expression finds them.
         for sign in map(chr, set(normalized.encode().translate(None, _NO_SIGNS))):
             normalized = normalized.replace(sign, f" {sign} ")
-        words = normalized.replace("_", " ").split()
-    elif _has_unspaced(normalized):
-        words = _WORD.findall(normalized)
-    else:
-        words = _SPACED_WORD.findall(normalized.replace("_", " "))
-    if not _has_letter_digit(normalized):
-        return words
-    mixed = {word for word in set(words) if not (word.isalpha() or word.isdecimal()) and _has_letter_digit(word)}
-    return [word.translate(_LETTERS) if word in mixed else word for word in words] if mixed else words
+        return normalized.replace("_", " ").split()
+    if _has_unspaced(normalized):
+        return _WORD.findall(normalized)
+    return _SPACED_WORD.findall(normalized.replace("_", " "))
+
+
+def _read_digits(words: set[str]) -> dict[str, str]:
+    """Return the words in which digits stand for letters, each with its letters."""
+    return {
+        word: word.translate(_LETTERS)
+        for word in words
+        if not (word.isalpha() or word.isdecimal()) and _has_letter_digit(word)
+    }
 
 
 @functools.cache
 def attack_finder() -> AttackFinder:
     """Return what finds attacks with the model of the product."""
     numbers, weights = read_weights()
-    return AttackFinder(weights, *numbers)
+    return AttackFinder(weights, *numbers, _WORDS_LEAST)
 
 
 def read_weights() -> tuple[tuple[Pair, Pair, Pair], Iterator[tuple[str, Pair]]]:
