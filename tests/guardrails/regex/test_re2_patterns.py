@@ -11,8 +11,8 @@ from apps.guardrails.regex.re2_patterns import (
     RARELY,
     STATELESS,
     LazyPattern,
+    PatternCache,
     PatternFilter,
-    RecentPatterns,
     compile_re2,
     lazy_pattern,
 )
@@ -36,39 +36,45 @@ def test_spans_of_a_match_begin_where_they_should() -> None:
     assert pattern.spans_at(b"xabbc", 0, 5) == []
 
 
-def test_recent_patterns_drop_what_was_not_used_for_longest() -> None:
-    lazy = [LazyPattern(f"recent{number}") for number in range(9)]
-    recent = RecentPatterns(8 * lazy[0].max_bytes)
-    first, second = [recent.compiled(one) for one in lazy[:8]][:2]
-    assert recent.compiled(lazy[0]) is first
-    recent.compiled(lazy[8])
-    assert list(recent._kept) == [*lazy[2:8], lazy[0], lazy[8]]
-    assert recent.compiled(lazy[0]) is first
-    assert recent.compiled(lazy[1]) is not second
-    assert recent.compiled(lazy[1]).search(b"a recent1") is not None
+def test_a_cache_drops_what_was_used_least_and_former_favorites_in_time() -> None:
+    favorite, *others = [LazyPattern(f"cached{number}") for number in range(8)]
+    cache = PatternCache(3 * favorite.max_bytes)
+    first = [cache.compiled(favorite) for _ in range(3)][0]
+    dropped = cache.compiled(others[0])
+    for lazy in others[1:3]:
+        cache.compiled(lazy)
+    assert list(cache._kept) == [favorite, others[1], others[2]]
+    assert cache.compiled(favorite) is first
+    assert cache.compiled(others[0]) is not dropped
+    assert cache.compiled(others[0]).search(b"a cached1") is not None
+    assert list(cache._kept) == [favorite, others[2], others[0]]
+    # What comes later starts from the score of what went last, so that four uses long ago are worth less each time.
+    for lazy in others[3:7] * 2:
+        cache.compiled(lazy)
+    assert favorite not in cache._kept
 
 
-def test_recent_patterns_never_take_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    recent = RecentPatterns(200_000)
-    monkeypatch.setattr(re2_patterns, "_recent", recent)
-    monkeypatch.setattr(re2_patterns, "_recent_stateless", recent)
+def test_a_cache_never_takes_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PatternCache(200_000)
+    monkeypatch.setattr(re2_patterns, "_cache", cache)
+    monkeypatch.setattr(re2_patterns, "_stateless_cache", cache)
     patterns = [
         LazyPattern(f"many{number}[a-z]{{{number}}}", limit) for number in range(40) for limit in (RARELY, STATELESS)
     ]
     for lazy in patterns * 2:
         assert lazy.compiled.pattern == lazy.pattern
-        assert sum(one.max_bytes for one in recent._kept) <= 200_000
+        assert sum(one.max_bytes for one in cache._kept) <= 200_000
 
 
 def test_patterns_with_states_never_displace_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
     small, searching = LazyPattern("(stateless)", STATELESS), [LazyPattern(f"searching{number}") for number in range(3)]
-    recent = RecentPatterns(searching[0].max_bytes)
-    monkeypatch.setattr(re2_patterns, "_recent", recent)
-    monkeypatch.setattr(re2_patterns, "_recent_stateless", RecentPatterns(small.max_bytes))
+    cache = PatternCache(searching[0].max_bytes)
+    monkeypatch.setattr(re2_patterns, "_cache", cache)
+    monkeypatch.setattr(re2_patterns, "_stateless_cache", PatternCache(small.max_bytes))
     first = small.compiled
     for lazy in searching:
         assert lazy.compiled.pattern == lazy.pattern
-    assert list(recent._kept) == [searching[2]]
+    assert list(cache._kept) == [searching[2]]
     assert small.compiled is first
 
 
