@@ -39,7 +39,7 @@ def test_spans_of_a_match_begin_where_they_should() -> None:
 def test_a_cache_drops_what_was_used_least_and_former_favorites_in_time() -> None:
     favorite, *others = [LazyPattern(f"cached{number}") for number in range(8)]
     cache = PatternCache(3 * favorite.max_bytes)
-    first = [cache.compiled(favorite) for _ in range(3)][0]
+    first, *_ = [cache.compiled(favorite) for _ in range(3)]
     dropped = cache.compiled(others[0])
     for lazy in others[1:3]:
         cache.compiled(lazy)
