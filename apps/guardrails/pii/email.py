@@ -10,7 +10,8 @@ from __future__ import annotations
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 
-_LETTER = r"\p{Latin}\p{Cyrillic}\p{Greek}"
+_LETTER, _LETTER_OF_ASCII = r"\p{Latin}\p{Cyrillic}\p{Greek}", "A-Za-z"
+_BEYOND_ASCII = compile_re2(r"[^\x00-\x7f]+")
 _MAX_LOCAL_LENGTH, _MAX_LENGTH = 64, 254
 _NOBODY = frozenset({"test", "invalid", "localhost", "local", "localdomain", "internal", "example", "lan"})
 # Last parts of a name in a file's name or a program, which no domain ends with.
@@ -41,15 +42,22 @@ def _check_spelled(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if candidate.stands_alone() else None
 
 
+def _address(letter: str) -> str:
+    """Return the expression of an address with these letters."""
+    local = rf"[{letter}0-9!#$*^_{{}}~](?:[{letter}0-9!#$*^_{{}}~.%+'-]*[{letter}0-9!#$*^_{{}}~+-])?"
+    return rf"{local}@[{letter}0-9-]+(?:\.[{letter}0-9-]+)*\.[{letter}]{{2,24}}"
+
+
+def _find_letters_beyond_ascii(utf8: bytes) -> list[tuple[int, int]]:
+    """Return the ends and beginnings of runs of characters that are not in ASCII."""
+    return [] if utf8.isascii() else [(run.end(), run.start()) for run in _BEYOND_ASCII.finditer(utf8)]
+
+
 _ENDS = "com|org|net|edu|gov|io|info|me|de|fr|es|it|nl|pl|eu|ch|at|uk|co|in|jp|cn|br|ca|au|us"
 PATTERNS = (
-    CandidatePattern(
-        "email",
-        "EMAIL",
-        rf"[{_LETTER}0-9!#$*^_{{}}~](?:[{_LETTER}0-9!#$*^_{{}}~.%+'-]*[{_LETTER}0-9!#$*^_{{}}~+-])?"
-        rf"@[{_LETTER}0-9-]+(?:\.[{_LETTER}0-9-]+)*\.[{_LETTER}]{{2,24}}",
-        _check,
-    ),
+    # Letters of all scripts make a program twenty times as long, and most addresses have none.
+    CandidatePattern("email", "EMAIL", _address(_LETTER), _check, find_values=_find_letters_beyond_ascii),
+    CandidatePattern("email", "EMAIL", _address(_LETTER_OF_ASCII), _check),
     CandidatePattern(
         "email_spelled",
         "EMAIL",
