@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import re2
@@ -15,6 +16,7 @@ _ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]+)\}|x([0-9A-Fa-f]{2})|[pP]\{\^?\w+\}
 _CLASS_NAME = re.compile(r"\[:\^?\w+:\]")
 _NO_WIDTH = frozenset("bBAzZ")
 _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
+_ASCII: Final = "".join(map(chr, range(128)))
 _DIGIT = re.compile(r"\\d|\[(?:[0-9](?:-[0-9])?)+\]|[0-9]")
 
 
@@ -80,15 +82,30 @@ def lengths_of(node: Node) -> tuple[int, float]:
 
 def needs_digit(node: Node) -> bool:
     """Tell whether every match contains a digit of ASCII."""
+    return _needs(node, lambda source: _DIGIT.fullmatch(source) is not None)
+
+
+def needs_more_than_ascii(node: Node) -> bool:
+    """Tell whether every match contains a character that is not in ASCII."""
+    return _needs(node, _is_beyond_ascii)
+
+
+def _needs(node: Node, is_needed: Callable[[str], bool]) -> bool:
     match node:
         case Character(source):
-            return _DIGIT.fullmatch(source) is not None
+            return is_needed(source)
         case Sequence(parts):
-            return any(map(needs_digit, parts))
+            return any(_needs(part, is_needed) for part in parts)
         case Alternatives(parts):
-            return all(map(needs_digit, parts))
+            return all(_needs(part, is_needed) for part in parts)
         case Repeat(part, least, _):
-            return least > 0 and needs_digit(part)
+            return least > 0 and _needs(part, is_needed)
+
+
+@functools.cache
+def _is_beyond_ascii(source: str) -> bool:
+    # A letter beyond ASCII may be one of ASCII in the other case.
+    return re2.compile(f"(?is){source}").search(_ASCII) is None
 
 
 def blanks_of(node: Node) -> frozenset[bytes]:

@@ -27,6 +27,7 @@ from apps.guardrails.regex.required_literals import (
     Windows,
     fold,
     has_place,
+    needs_more_than_ascii,
     reach_of,
     required_literals,
 )
@@ -71,7 +72,7 @@ _COMPILING_MEMORY: Final = 16 << 20
 _PATTERN_BYTES, _POSITION_BYTES = 1024, 24
 # Bytes that the lazy patterns of a process take at most, and of them those without states: ordinary texts need hundreds
 # of these, each of a few KB, and one large pattern with states would displace a hundred.
-MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 13_000_000, 2_200_000
+MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 14_000_000, 2_200_000
 _AT_START: Final = re2._Anchor.ANCHOR_START
 _ANYWHERE: Final = re2._Anchor.UNANCHORED
 _KEPT: Final = (BUSIEST, OFTEN)
@@ -334,12 +335,15 @@ class PatternFilter:
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
         for index in sorted(needed.keys() - self._reach.keys()):
             by_pattern[patterns[index]].append(index)
+        beyond_ascii = {one: by_pattern.pop(one) for one in list(by_pattern) if needs_more_than_ascii(one)}
         self._sets = list(_presence_sets(by_pattern.items(), limit))
+        self._sets_beyond_ascii = list(_presence_sets(beyond_ascii.items(), limit))
 
     def windows(self, utf8: bytes) -> dict[int, Windows]:
         """Return the indexes of the patterns that may match, in order, with the windows that hold all their matches."""
         whole, folded = [(0, len(utf8))], fold(utf8)
-        found = {index: whole for patterns in self._sets for index in patterns.matching(utf8)}
+        sets = self._sets if utf8.isascii() else [*self._sets, *self._sets_beyond_ascii]
+        found = {index: whole for patterns in sets for index in patterns.matching(utf8)}
         for index, (first, *others) in self._literals.places(folded).items():
             # Where folding makes letters shorter, places are others.
             windows = whole

@@ -67,6 +67,12 @@ def required_literals(pattern: str) -> list[Clause]:
     return [clause for clause in clauses if clause <= _RARE or _is_telling(clause)][:_MAX_CLAUSES]
 
 
+@keep_results
+def needs_more_than_ascii(pattern: str) -> bool:
+    """Tell whether every match of a pattern contains a character that is not in ASCII. Raises ValueError."""
+    return pattern_tree.needs_more_than_ascii(pattern_tree.parse(pattern))
+
+
 class LiteralAutomaton:
     """Literals that are found in one pass (Aho-Corasick), each with the numbers that it stands for.
 

@@ -14,6 +14,7 @@ import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
+from apps.guardrails.text.character_offsets import CharacterOffsets
 from apps.guardrails.text.unicode_tables import beyond_ascii
 
 _BLOCK = 256
@@ -57,7 +58,18 @@ class AsciiFoldedText:
         """Return the part of the raw text that became `utf8[start:end]` (which is not empty)."""
         if self._raw.isascii():
             return start, end
+        if self._is_even:
+            return self._characters.at(start + 1) - 1, self._characters.at(end)
         return self._character_of(start), self._character_of(end - 1) + 1
+
+    @functools.cached_property
+    def _is_even(self) -> bool:
+        """Whether every character became one, so that characters of both texts have the same numbers."""
+        return all(len(plain) == 1 for plain in self._becomes.values())
+
+    @functools.cached_property
+    def _characters(self) -> CharacterOffsets:
+        return CharacterOffsets(self.utf8)
 
     def _character_of(self, offset: int) -> int:
         """Return the character of the raw text that became the byte at `offset`."""
@@ -76,5 +88,4 @@ class AsciiFoldedText:
     @functools.cached_property
     def _sizes(self) -> dict[str, int]:
         """How many bytes of `utf8` each character becomes."""
-        becomes = self._becomes or {character: character for character in set(self._raw)}
-        return {character: len(plain.encode(*_UTF8)) for character, plain in becomes.items()}
+        return {character: len(plain.encode(*_UTF8)) for character, plain in self._becomes.items()}

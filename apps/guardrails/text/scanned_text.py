@@ -8,11 +8,8 @@ from __future__ import annotations
 import functools
 
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
+from apps.guardrails.text.character_offsets import CharacterOffsets
 from apps.guardrails.text.normalization import NormalizedText, normalize_utf8
-
-# Deleting these bytes from UTF-8 leaves one byte a character.
-_CONTINUATION = bytes(range(0x80, 0xC0))
-_BLOCK = 1024
 
 
 class ScannedText:
@@ -58,31 +55,9 @@ class ScannedText:
         return NormalizedText(self.raw, self.normalized)
 
     @functools.cached_property
-    def _characters(self) -> _CharacterOffsets:
-        return _CharacterOffsets(self.utf8, ascii_only=self.raw.isascii())
+    def _characters(self) -> CharacterOffsets:
+        return CharacterOffsets(self.utf8)
 
     @functools.cached_property
-    def _normalized_characters(self) -> _CharacterOffsets:
-        return _CharacterOffsets(self.normalized_utf8, ascii_only=self.normalized.isascii())
-
-
-class _CharacterOffsets:
-    """How many characters stand before a byte, counted block by block, and only once."""
-
-    def __init__(self, utf8: bytes, *, ascii_only: bool) -> None:
-        self._utf8 = utf8
-        self._ascii_only = ascii_only
-
-    def at(self, offset: int) -> int:
-        """Return the number of characters that begin before the byte at `offset`."""
-        if self._ascii_only:
-            return offset
-        block = offset // _BLOCK
-        return self._before[block] + len(self._utf8[block * _BLOCK : offset].translate(None, _CONTINUATION))
-
-    @functools.cached_property
-    def _before(self) -> list[int]:
-        before = [0]
-        for start in range(0, len(self._utf8), _BLOCK):
-            before.append(before[-1] + len(self._utf8[start : start + _BLOCK].translate(None, _CONTINUATION)))
-        return before
+    def _normalized_characters(self) -> CharacterOffsets:
+        return CharacterOffsets(self.normalized_utf8)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
+from apps.guardrails.regex.re2_patterns import LazyPattern, compile_re2, lazy_pattern
+from apps.guardrails.regex.required_literals import LiteralAutomaton
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.guardrails.text.unicode_tables import beyond_ascii
@@ -141,6 +142,7 @@ CONFIRMATIONS: dict[str, Callable[[bytes], bool]] = {"separated": _has_chain, "r
 # hundred times as large.
 _ACCENTS = _ACCENTED_LETTERS.union(chr(code) for first, last in _MARK_RANGES for code in range(first, last + 1))
 _ALL_UTF8 = [word.encode() for word in _ALL]
+_WORDS_IN_TEXT = LiteralAutomaton({word: [place] for place, word in enumerate(_ALL)})
 _SIGN_BYTES = bytes(code for code in range(128) if re.match(_SIGNS, chr(code)))
 
 
@@ -164,11 +166,11 @@ def has_accented_word(normalized_utf8: bytes) -> bool:
 def has_split_word(normalized_utf8: bytes) -> bool:
     """Tell whether a head word has signs between its letters, up to three in a place."""
     joined = normalized_utf8.translate(None, _SIGN_BYTES)
+    words = (_ALL_UTF8[place] for (place,), _ in _WORDS_IN_TEXT.places(joined, 0, len(joined)))
     return any(
-        word in joined
-        and joined.count(word) > normalized_utf8.count(word)
+        joined.count(word) > normalized_utf8.count(word)
         and any(found[0] != word for found in _split(word).finditer(normalized_utf8))
-        for word in _ALL_UTF8
+        for word in words
     )
 
 
@@ -187,7 +189,7 @@ def _split(word: bytes) -> re.Pattern[bytes]:
     return re.compile(f"(?<![a-z0-9]){f'{_SIGNS}{{0,3}}'.join(word.decode())}(?![a-z0-9])".encode())
 
 
-_MISSPELLED = compile_re2(
+_MISSPELLED = lazy_pattern(
     r"\b(?:"
     + "|".join(
         [form for word in _HEADS for form in _misspelled(word)] + [form for word in _SWAPPED for form in _swapped(word)]
@@ -195,15 +197,15 @@ _MISSPELLED = compile_re2(
     + r")\b"
 )
 _MEANT = {form.encode(): word.encode() for word in _SWAPPED for form in _swapped(word)}
-_RUN = compile_re2(r"[a-z']{18,}")
-_IN_RUN = compile_re2("|".join(sorted(WORDS["vocabulary"].split(), key=len, reverse=True)))
-_BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
+_RUN = lazy_pattern(r"[a-z']{18,}")
+_IN_RUN = lazy_pattern("|".join(sorted(WORDS["vocabulary"].split(), key=len, reverse=True)))
+_BETWEEN = lazy_pattern(f"{_SIGNS}{{1,3}}")
 _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _ENDS_OF_WORDS = _LATIN | frozenset(b"',.:;!?")
-_RUN_TOGETHER = compile_re2(_JOINED)
-_PART = compile_re2(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
-_ITEM = compile_re2(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
-_EMPHASIS = compile_re2("[*_~`]{1,3}")
+_RUN_TOGETHER = lazy_pattern(_JOINED)
+_PART = lazy_pattern(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
+_ITEM = lazy_pattern(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
+_EMPHASIS = lazy_pattern("[*_~`]{1,3}")
 _MARK = compile_re2(f"{_MARKS}+")
 
 
@@ -212,7 +214,7 @@ def undo(disguise: str, normalized: ScannedText) -> tuple[str, Origin]:
     if disguise == "accented":
         return _without_accents(normalized)
     pattern, by = _UNDO[disguise]
-    return rewrite(normalized, pattern, by)
+    return rewrite(normalized, pattern.compiled, by)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -251,7 +253,7 @@ def _between_letters(by: bytes, before: frozenset[int] = _LATIN) -> Callable[[re
 def _words_in(run: bytes) -> Iterator[bytes]:
     """Yield the known words of a run of letters, and the letters between them."""
     done = 0
-    for word in _IN_RUN.finditer(run):
+    for word in _IN_RUN.compiled.finditer(run):
         start, end = word.span()
         if start > done:
             yield run[done:start]
@@ -261,11 +263,11 @@ def _words_in(run: bytes) -> Iterator[bytes]:
         yield run[done:]
 
 
-_UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]] = {
+_UNDO: dict[str, tuple[LazyPattern, Callable[[re2._Match[bytes]], bytes | None]]] = {
     "misspelled": (_MISSPELLED, lambda word: _nearest(word[0])),
     "split": (_BETWEEN, _between_letters(b"")),
     "separated": (_BETWEEN, _between_letters(b" ", _ENDS_OF_WORDS)),
-    "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
+    "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.compiled.finditer(run[0]))),
     "run_together": (_RUN, lambda run: b" ".join(_words_in(run[0]))),
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),

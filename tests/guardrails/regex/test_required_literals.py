@@ -11,7 +11,7 @@ import pytest
 import re2
 
 from apps.guardrails.regex.re2_patterns import PatternFilter, known_patterns
-from apps.guardrails.regex.required_literals import MatchReach, required_literals
+from apps.guardrails.regex.required_literals import MatchReach, needs_more_than_ascii, required_literals
 from apps.guardrails.rules import system_rules
 from bench.crafted import matching_text
 
@@ -117,3 +117,27 @@ def test_a_filter_passes_only_patterns_whose_literals_are_all_near() -> None:
     assert list(narrowed.windows(b"a Secret, its TOKEN: 123")) == [0, 1, 2]
     # Both literals, but further apart than a match reaches.
     assert list(narrowed.windows(b"a Secret, and its TOKEN: 123")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needs"),
+    [
+        ("[é-ü]{2}", True),
+        ("a?é", True),
+        ("é|ü", True),
+        ("(?:é|a)", False),
+        ("é?", False),
+        # The long s is a letter of ASCII in another case.
+        ("(?i)\u017f", False),
+        ("[^a]", False),
+    ],
+)
+def test_a_pattern_may_need_more_than_ascii(pattern: str, needs: bool) -> None:
+    assert needs_more_than_ascii(pattern) is needs
+
+
+def test_patterns_that_need_more_than_ascii_are_found_beside_others() -> None:
+    filtered = PatternFilter(["[à-ü]{2}", "[0-9]{2}"])
+    assert filtered.windows(b"ab 12") == {1: [(0, 5)]}
+    assert filtered.windows("éé".encode()) == {0: [(0, 4)]}
+    assert filtered.windows("éé 12".encode()) == {0: [(0, 7)], 1: [(0, 7)]}
