@@ -96,7 +96,8 @@ class AttackFinder:
         if not words:
             return 0.0, 0.0
         different = set(words)
-        if letters := _read_digits(different):
+        letters = _read_digits(different) if _has_letter_digit(normalized) else {}
+        if letters:
             different = {letters.get(word, word) for word in different}
         beginnings = {word[:BEGINNING] for word in different if len(word) > BEGINNING and word.isalpha()}
         both = sum(filter(None, map(self._words.get, different)))

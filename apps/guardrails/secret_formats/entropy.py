@@ -12,8 +12,11 @@ from pathlib import Path
 
 from apps.guardrails.regex.re2_patterns import compile_re2
 
-# Bytes of made values, all others as blanks; the least length of such a value, and those that may have no digit.
-_MADE_OF = bytes(code if re.match(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]", chr(code)) else 32 for code in range(256))
+# Bytes of made values, with every digit as a zero and all others as blanks; the least length of such a value, and those
+# that may have no digit.
+_MADE_OF = bytes(
+    48 if 48 <= code <= 57 else code if re.match(r"[A-Za-z_.=/+%~:|!@#$^*-]", chr(code)) else 32 for code in range(256)
+)
 _LEAST_MADE, _WITHOUT_DIGIT = 12, re.compile(rb"[A-Za-z]{20}|[a-fA-F]{8}-")
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, string.ascii_uppercase, string.digits))
@@ -105,7 +108,7 @@ def find_made_runs(utf8: bytes) -> list[tuple[int, int]]:
     signs = utf8.translate(_MADE_OF)
     found, at = [], 0
     for run in [run for run in signs.split() if len(run) >= _LEAST_MADE]:
-        if len(run.translate(None, _DIGITS)) < len(run) or _WITHOUT_DIGIT.search(run):
+        if b"0" in run or _WITHOUT_DIGIT.search(run):
             at = signs.find(run, at) + len(run)
             found.append((at, at - len(run)))
     return found
