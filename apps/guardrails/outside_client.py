@@ -36,8 +36,8 @@ from apps.guardrails.outside import (
     RequestFacts,
     UnusableAnswer,
 )
-from apps.guardrails.passed_texts import PassedTexts
 from apps.guardrails.scanning.outside_rules import OutsideRule
+from apps.guardrails.scanning.scan_memory import DigestMemory
 from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
@@ -96,7 +96,9 @@ class _GuardFailed(Exception):
 
 
 _circuits: OrderedDict[str, _Circuit] = OrderedDict()
-_passed: Final = PassedTexts()
+# Texts that a guard found nothing in lately, so that it is not asked about them again: an agent sends its whole
+# conversation with each request. At most so many, and for so many seconds, for the guard's own policy may change.
+_passed: Final = DigestMemory[bool](20_000, 600.0)
 _sessions: OrderedDict[tuple[str, SafeAddress], requests.Session] = OrderedDict()
 
 
@@ -115,8 +117,8 @@ def judge(
     if not rule.type.JUDGES_EACH_TEXT:
         return _ask(rule, direction, facts, texts, ask_model)
     judged_by = repr((rule.id, rule.config, direction, facts.prompt if direction == OUTPUT else ""))
-    digests = [_passed.digest_of(f"{judged_by}{one.role}", one.text) for one in texts]
-    new = [index for index, digest in enumerate(digests) if not _passed.has(digest)]
+    digests = [_passed.digest(f"{judged_by}{one.role}", one.text.encode("utf-8", "surrogatepass")) for one in texts]
+    new = [index for index, digest in enumerate(digests) if not _passed.find(digest)]
     if not new:
         return Judged(outcome="passed")
     judged = _ask(rule, direction, facts, [texts[index] for index in new], ask_model)
@@ -125,7 +127,7 @@ def judge(
     found = {one.text for one in judged.findings}
     for place, index in enumerate(new):
         if place not in found:
-            _passed.add(digests[index])
+            _passed.remember(digests[index], True)
     moved = [msgspec.structs.replace(one, text=new[one.text]) for one in judged.findings]
     return msgspec.structs.replace(judged, findings=moved)
 
