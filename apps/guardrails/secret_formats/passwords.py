@@ -79,19 +79,11 @@ def _says_password(text: str) -> bool:
 
 
 def is_stand_in(text: str) -> bool:
-    """Tell whether a literal stands for a password, or for something else: a template, a path, a type, a name."""
-    return bool(_JOINED.search(text)) or is_no_password(text)
-
-
-def is_no_password(text: str) -> bool:
-    """Tell whether a literal stands for a password or something else even where nothing but a password can stand."""
-    return _says_password(text) or is_no_value(text)
-
-
-def is_no_value(text: str) -> bool:
-    """Tell whether a literal is a template, a path, a type, or a word that says that there is no value."""
-    words = text.lower() in _WORDS or len(set(text)) < 3
-    return words or bool(_TEMPLATE.search(text)) or is_placeholder(text)
+    """Tell whether a literal stands for a password, for something else (a template, a path, a type, a name), or says
+    that there is no value."""
+    says_nothing = text.lower() in _WORDS or len(set(text)) < 3
+    is_code = bool(_JOINED.search(text) or _TEMPLATE.search(text))
+    return says_nothing or is_code or _says_password(text) or is_placeholder(text)
 
 
 def is_other_name(before: bytes) -> bool:
