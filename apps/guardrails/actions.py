@@ -108,7 +108,7 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
         raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
     rule.save(force_insert=True)
-    _record("guardrail_rule.create", rule, _brief({name: getattr(rule, name) for name in _RULE_COLUMNS}))
+    _record("guardrail_rule.create", rule, {name: getattr(rule, name) for name in _RULE_COLUMNS})
     return rule
 
 
@@ -127,9 +127,8 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
         given |= _stored(rule.type, given["config"], rule.config, bytes(rule.encrypted_secrets))
         lock_row(rule.organization, NO_ORGANIZATION)
     row = find_row(CustomRule.objects.select_for_update(), rule.pk, NO_RULE)
-    after = {name: value for name, value in given.items() if name != "encrypted_secrets"}
-    before = {name: getattr(row, name) for name in after}
-    _record("guardrail_rule.update", row, _changes(before, after))
+    told = {name: value for name, value in given.items() if name != "encrypted_secrets"}
+    _record("guardrail_rule.update", row, audit.changes_of(row, told))
     for name, value in given.items():
         setattr(row, name, value)
     if "config" in given:
@@ -198,19 +197,3 @@ def _save_config(row: GuardrailConfig, verb: str, columns: Mapping[str, Any]) ->
 
 def _record(action: str, row: GuardrailConfig | CustomRule, details: Mapping[str, Any]) -> None:
     audit.record(action, organization_id=row.organization_id, resource=row, details=details)
-
-
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes for the audit log, with long lists and texts cut."""
-    old, new = _brief(before), _brief(after)
-    return {"changes": {name: {"from": old[name], "to": new[name]} for name in after if before[name] != after[name]}}
-
-
-def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns with long values of a rule's configuration cut."""
-    return {
-        name: {inner: audit.audit_value(one) for inner, one in value.items()}
-        if isinstance(value, dict)
-        else audit.audit_value(value)
-        for name, value in columns.items()
-    }

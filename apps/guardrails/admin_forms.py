@@ -31,7 +31,7 @@ from apps.guardrails.models import Action, CustomRule, GuardrailConfig
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.pages.admin import LinesField
-from apps.kernel.rest.envelopes import InvalidFields
+from apps.kernel.rest.envelopes import InvalidFields, camel
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Any]
@@ -40,6 +40,7 @@ else:
 
 # Settings of a system rule.
 _PARTS = ("enabled", "action", "observe", "restore")
+_FLAGS = {"enabled": "enabled", "observe": "only observe", "restore": "restore in answers"}
 
 
 def rule_fields() -> list[tuple[str, ...]]:
@@ -96,45 +97,30 @@ def config_form() -> type[GuardrailConfigForm]:
     """Return the form with the fields of each system rule. Not at import: loading the rules takes most of a second."""
     fields: dict[str, Any] = {"__module__": __name__}
     for name, rule in loaded_rules().items():
-        fields[f"{name}_enabled"] = forms.BooleanField(
-            required=False,
-            label=f"{rule.name}: enabled",
-            widget=UnfoldBooleanWidget,
-        )
         fields[f"{name}_action"] = forms.ChoiceField(
             choices=Action.choices,
             label=f"{rule.name}: action",
             widget=UnfoldAdminSelectWidget,
             help_text="The action on personal data above has the last word." if name == PII_RULE else "",
         )
-        fields[f"{name}_observe"] = forms.BooleanField(
-            required=False,
-            label=f"{rule.name}: only observe",
-            widget=UnfoldBooleanWidget,
-        )
-        fields[f"{name}_restore"] = forms.BooleanField(
-            required=False,
-            initial=True,
-            label=f"{rule.name}: restore in answers",
-            widget=UnfoldBooleanWidget,
-        )
+        for part, words in _FLAGS.items():
+            fields[f"{name}_{part}"] = forms.BooleanField(
+                required=False,
+                initial=part == "restore",
+                label=f"{rule.name}: {words}",
+                widget=UnfoldBooleanWidget,
+            )
     return cast(type[GuardrailConfigForm], ModelFormMetaclass("RulesForm", (GuardrailConfigForm,), fields))
 
 
-# The form's field for each member of a type's `config`.
+# The form's fields for a type's `config`, and by the name of their member in it.
+_FIELDS = {
+    CustomRule.Type.BLOCKED_TERMS: ("terms", "match_type", "case_sensitive"),
+    CustomRule.Type.CUSTOM_REGEX: ("pattern",),
+    CustomRule.Type.TOPIC_RESTRICTION: ("blocked_topics", "allowed_topics", "synonyms", "language"),
+}
 MEMBERS: dict[str, dict[str, str]] = {
-    CustomRule.Type.BLOCKED_TERMS: {
-        "terms": "terms",
-        "matchType": "match_type",
-        "caseSensitive": "case_sensitive",
-    },
-    CustomRule.Type.CUSTOM_REGEX: {"pattern": "pattern"},
-    CustomRule.Type.TOPIC_RESTRICTION: {
-        "blockedTopics": "blocked_topics",
-        "allowedTopics": "allowed_topics",
-        "synonyms": "synonyms",
-        "language": "language",
-    },
+    type_: {camel(field): field for field in fields} for type_, fields in _FIELDS.items()
 }
 # Which fields are shown for which type: expressions of the admin's own script.
 # The form of a rule that exists has its own type's fields alone, and no `type` to look at.

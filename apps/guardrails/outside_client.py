@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 from uuid import UUID
 
 import gevent
@@ -36,8 +36,8 @@ from apps.guardrails.outside import (
     RequestFacts,
     UnusableAnswer,
 )
-from apps.guardrails.passed_texts import PassedTexts
 from apps.guardrails.scanning.outside_rules import OutsideRule
+from apps.guardrails.scanning.scan_memory import DigestMemory
 from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
@@ -59,6 +59,8 @@ FIRST_PAUSE, MAX_PAUSE = 5.0, 60.0
 _MAX_KEPT: Final = 500
 Outcome = Literal["passed", "found", "failed", "skipped"]
 OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 # Asks a model of this gateway for a rule, by its id. Raises ApiError.
 AskModel = Callable[[str, ModelRequest], ModelAnswer]
 
@@ -90,13 +92,25 @@ class _Circuit(msgspec.Struct):
     pause: float = 0.0
     next_attempt_at: float = 0.0
 
+    def record(self, *, failed: bool) -> None:
+        """Count an answer or a failure; the circuit opens after some failures, for longer with each."""
+        if not failed:
+            self.failures, self.pause, self.next_attempt_at = 0, 0.0, 0.0
+            return
+        self.failures += 1
+        if self.failures >= OPEN_AFTER:
+            self.pause = min(max(self.pause * 2, FIRST_PAUSE), MAX_PAUSE)
+            self.next_attempt_at = time.monotonic() + self.pause
+
 
 class _GuardFailed(Exception):
     """A guard could not be asked; the message is for the organization's log."""
 
 
 _circuits: OrderedDict[str, _Circuit] = OrderedDict()
-_passed: Final = PassedTexts()
+# Texts that a guard found nothing in lately, so that it is not asked about them again: an agent sends its whole
+# conversation with each request. At most so many, and for so many seconds, for the guard's own policy may change.
+_passed: Final = DigestMemory[bool](20_000, 600.0)
 _sessions: OrderedDict[tuple[str, SafeAddress], requests.Session] = OrderedDict()
 
 
@@ -115,8 +129,8 @@ def judge(
     if not rule.type.JUDGES_EACH_TEXT:
         return _ask(rule, direction, facts, texts, ask_model)
     judged_by = repr((rule.id, rule.config, direction, facts.prompt if direction == OUTPUT else ""))
-    digests = [_passed.digest_of(f"{judged_by}{one.role}", one.text) for one in texts]
-    new = [index for index, digest in enumerate(digests) if not _passed.has(digest)]
+    digests = [_passed.digest(f"{judged_by}{one.role}", one.text.encode("utf-8", "surrogatepass")) for one in texts]
+    new = [index for index, digest in enumerate(digests) if not _passed.find(digest)]
     if not new:
         return Judged(outcome="passed")
     judged = _ask(rule, direction, facts, [texts[index] for index in new], ask_model)
@@ -125,74 +139,9 @@ def judge(
     found = {one.text for one in judged.findings}
     for place, index in enumerate(new):
         if place not in found:
-            _passed.add(digests[index])
+            _passed.remember(digests[index], True)
     moved = [msgspec.structs.replace(one, text=new[one.text]) for one in judged.findings]
     return msgspec.structs.replace(judged, findings=moved)
-
-
-def _ask(
-    rule: OutsideRule,
-    direction: str,
-    facts: RequestFacts,
-    texts: Sequence[OutsideText],
-    ask_model: AskModel | None,
-) -> Judged:
-    circuit = _circuit_of(rule.id)
-    started = time.monotonic()
-    if started < circuit.next_attempt_at:
-        return Judged(outcome="skipped", error="it has failed several times and is asked again shortly")
-    if circuit.failures >= OPEN_AFTER:
-        # One request finds out; the others go on without until it has.
-        circuit.next_attempt_at = started + rule.timeout
-    asked: Sequence[GuardRequest | ModelRequest] = ()
-    models = _Models(rule.id, ask_model)
-    try:
-        question = _question(rule, direction, facts, texts)
-        asked = rule.type.requests_of(question)
-        if len(asked) > MAX_REQUESTS:
-            raise _GuardFailed(f"the texts would take {len(asked)} requests; {MAX_REQUESTS} are the maximum")
-        answers = _answers(rule, asked, UUID(facts.organization_id), models)
-        findings = _checked(rule.type.read_answers(question, answers), texts)
-    except (_GuardFailed, UnusableAnswer) as failure:
-        milliseconds = _record_failure(rule, circuit, started, str(failure))
-        return Judged(
-            outcome="failed",
-            milliseconds=milliseconds,
-            requests=len(asked),
-            error=str(failure),
-            cost=models.cost,
-            log_ids=tuple(models.log_ids),
-        )
-    circuit.failures, circuit.pause, circuit.next_attempt_at = 0, 0.0, 0.0
-    return Judged(
-        outcome="found" if findings else "passed",
-        findings=findings,
-        milliseconds=_milliseconds_since(started),
-        requests=len(asked),
-        cost=models.cost,
-        log_ids=tuple(models.log_ids),
-    )
-
-
-class _Models:
-    """Asks models of this gateway for a rule, and adds up the cost of their answers."""
-
-    def __init__(self, rule_id: str, ask: AskModel | None) -> None:
-        self.cost: Decimal | None = None
-        self.log_ids: list[str] = []
-        self._rule_id, self._ask = rule_id, ask
-
-    def ask(self, request: ModelRequest) -> bytes:
-        """Return the text of a model's answer. Raises _GuardFailed."""
-        if self._ask is None:
-            raise _GuardFailed("models cannot be asked here")
-        try:
-            answer = self._ask(self._rule_id, request)
-        except ApiError as error:
-            raise _GuardFailed(f"its model answered {error.status}: {str(error)[:MAX_REASON]}") from error
-        self.cost = (self.cost or ZERO) + answer.cost
-        self.log_ids.append(answer.log_id)
-        return answer.text
 
 
 def forget_all() -> None:
@@ -202,6 +151,112 @@ def forget_all() -> None:
         session.close()
     _sessions.clear()
     _circuits.clear()
+
+
+def _ask(
+    rule: OutsideRule,
+    direction: str,
+    facts: RequestFacts,
+    texts: Sequence[OutsideText],
+    ask_model: AskModel | None,
+) -> Judged:
+    circuit = _kept(_circuits, rule.id, _Circuit)
+    started = time.monotonic()
+    if started < circuit.next_attempt_at:
+        return Judged(outcome="skipped", error="it has failed several times and is asked again shortly")
+    if circuit.failures >= OPEN_AFTER:
+        # One request finds out; the others go on without until it has.
+        circuit.next_attempt_at = started + rule.timeout
+    asked: Sequence[GuardRequest | ModelRequest] = ()
+    sender = _Sender(rule, UUID(facts.organization_id), ask_model)
+    findings, error = [], ""
+    try:
+        question = _question(rule, direction, facts, texts)
+        asked = rule.type.requests_of(question)
+        findings = _checked(rule.type.read_answers(question, sender.send_all(asked)), texts)
+    except (_GuardFailed, UnusableAnswer) as failure:
+        error = str(failure)
+        log.warning("guardrails.outside_guard_failed", rule=rule.id, type=rule.type.TYPE, error=error[:200])
+    circuit.record(failed=bool(error))
+    return Judged(
+        outcome="failed" if error else "found" if findings else "passed",
+        findings=findings,
+        milliseconds=round((time.monotonic() - started) * 1000),
+        requests=len(asked),
+        error=error,
+        cost=sender.cost,
+        log_ids=tuple(sender.log_ids),
+    )
+
+
+class _Sender:
+    """Sends the requests of one question within the rule's time limit, and adds up the cost of models' answers."""
+
+    def __init__(self, rule: OutsideRule, owner: UUID, ask_model: AskModel | None) -> None:
+        self.cost: Decimal | None = None
+        self.log_ids: list[str] = []
+        self._rule, self._owner, self._ask_model = rule, owner, ask_model
+        self._ends = time.monotonic() + rule.timeout
+        self._late = _GuardFailed(f"it did not answer within {rule.timeout:g} s")
+
+    def send_all(self, asked: Sequence[GuardRequest | ModelRequest]) -> list[bytes]:
+        """Return the bodies of the answers, or their texts from models. Raises _GuardFailed."""
+        if len(asked) > MAX_REQUESTS:
+            raise _GuardFailed(f"the texts would take {len(asked)} requests; {MAX_REQUESTS} are the maximum")
+        pool = Pool(_AT_ONCE)
+        try:
+            with gevent.Timeout(self._rule.timeout, requests.Timeout()):
+                # A single request needs no other greenlet.
+                answers = list(map(self._send, asked) if len(asked) == 1 else pool.imap(self._send, asked))
+        except requests.Timeout as error:
+            raise self._late from error
+        finally:
+            pool.kill(block=False)
+        for answer in answers:
+            if isinstance(answer, _GuardFailed):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, bytes)]
+
+    def _send(self, request: GuardRequest | ModelRequest) -> bytes | _GuardFailed:
+        """Return the answer, or the error instead of raising it: a greenlet that fails would print it."""
+        try:
+            return self._ask(request) if isinstance(request, ModelRequest) else self._post(request)
+        except _GuardFailed as failure:
+            return failure
+        except (requests.Timeout, TimeoutError):
+            return self._late
+        except (requests.RequestException, HTTPError, OSError):
+            # The message of the error may quote the address with its query.
+            return _GuardFailed("it could not be reached")
+
+    def _ask(self, request: ModelRequest) -> bytes:
+        if self._ask_model is None:
+            raise _GuardFailed("models cannot be asked here")
+        try:
+            answer = self._ask_model(self._rule.id, request)
+        except ApiError as error:
+            raise _GuardFailed(f"its model answered {error.status}: {str(error)[:MAX_REASON]}") from error
+        self.cost = (self.cost or ZERO) + answer.cost
+        self.log_ids.append(answer.log_id)
+        return answer.text
+
+    def _post(self, request: GuardRequest) -> bytes:
+        try:
+            address = resolve_safe_address(request.url, self._owner)
+        except UnsafeAddressError as error:
+            raise _GuardFailed(f"its address cannot be called: {error}") from error
+        session = _kept(_sessions, (self._rule.id, address), lambda: _new_session(address))
+        # A guard gets no cookies back: it would tell requests apart by them.
+        session.cookies.clear()
+        try:
+            return _exchange(session, request, self._ends)
+        except requests.Timeout:
+            raise
+        except (requests.ConnectionError, HTTPError) as error:
+            # urllib3 takes a time limit that ends its wait for a broken connection.
+            if time.monotonic() >= self._ends:
+                raise requests.Timeout from error
+            return _exchange(session, request, self._ends)
 
 
 def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> GuardQuestion:
@@ -223,70 +278,6 @@ def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Seq
         secrets=secrets,
         now=datetime.now(UTC),
     )
-
-
-def _answers(
-    rule: OutsideRule, asked: Sequence[GuardRequest | ModelRequest], owner: UUID, models: _Models
-) -> list[bytes]:
-    """Return the bodies of the answers, or their texts from models. Raises _GuardFailed."""
-    ends = time.monotonic() + rule.timeout
-    pool = Pool(_AT_ONCE)
-    try:
-        with gevent.Timeout(rule.timeout, requests.Timeout()):
-            if len(asked) == 1:
-                # Without another greenlet.
-                return [_send(rule.id, asked[0], owner, ends, models)]
-            answers = list(pool.imap(lambda one: _send_or_error(rule.id, one, owner, ends, models), asked))
-    except (requests.RequestException, HTTPError, OSError) as error:
-        raise _failure_of(error, rule) from error
-    finally:
-        pool.kill(block=False)
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise _failure_of(answer, rule) from answer
-    return [answer for answer in answers if isinstance(answer, bytes)]
-
-
-def _failure_of(error: Exception, rule: OutsideRule) -> _GuardFailed:
-    if isinstance(error, _GuardFailed):
-        return error
-    if isinstance(error, requests.Timeout | TimeoutError):
-        return _GuardFailed(f"it did not answer within {rule.timeout:g} s")
-    # The message of the error may quote the address with its query.
-    return _GuardFailed("it could not be reached")
-
-
-def _send(rule_id: str, request: GuardRequest | ModelRequest, owner: UUID, ends: float, models: _Models) -> bytes:
-    if isinstance(request, ModelRequest):
-        return models.ask(request)
-    return _post(rule_id, request, owner, ends)
-
-
-def _send_or_error(
-    rule_id: str, request: GuardRequest | ModelRequest, owner: UUID, ends: float, models: _Models
-) -> bytes | Exception:
-    """Return the error instead of raising it: a greenlet that fails would print it."""
-    try:
-        return _send(rule_id, request, owner, ends, models)
-    except (_GuardFailed, requests.RequestException, HTTPError, OSError) as error:
-        return error
-
-
-def _post(rule_id: str, request: GuardRequest, owner: UUID, ends: float) -> bytes:
-    try:
-        address = resolve_safe_address(request.url, owner)
-    except UnsafeAddressError as error:
-        raise _GuardFailed(f"its address cannot be called: {error}") from error
-    session = _session_of(rule_id, address)
-    try:
-        return _exchange(session, request, ends)
-    except requests.Timeout:
-        raise
-    except (requests.ConnectionError, HTTPError) as error:
-        # urllib3 takes a time limit that ends its wait for a broken connection.
-        if time.monotonic() >= ends:
-            raise requests.Timeout from error
-        return _exchange(session, request, ends)
 
 
 def _exchange(session: requests.Session, request: GuardRequest, ends: float) -> bytes:
@@ -313,21 +304,6 @@ def _exchange(session: requests.Session, request: GuardRequest, ends: float) -> 
     return body
 
 
-def _session_of(rule_id: str, address: SafeAddress) -> requests.Session:
-    """Return the kept session for a guard's checked address; another address has another one."""
-    key = rule_id, address
-    session = _sessions.pop(key, None)
-    if session is None:
-        session = address.session()
-        session.headers.update({"User-Agent": "model-gateway", "Accept-Encoding": "identity"})
-    _sessions[key] = session
-    while len(_sessions) > _MAX_KEPT:
-        _sessions.popitem(last=False)[1].close()
-    # A guard gets no cookies back: it would tell requests apart by them.
-    session.cookies.clear()
-    return session
-
-
 def _checked(findings: list[OutsideFinding], texts: Sequence[OutsideText]) -> list[OutsideFinding]:
     """Return findings whose places exist. Raises UnusableAnswer."""
     if len(findings) > MAX_FINDINGS:
@@ -341,23 +317,16 @@ def _checked(findings: list[OutsideFinding], texts: Sequence[OutsideText]) -> li
     return findings
 
 
-def _circuit_of(rule_id: str) -> _Circuit:
-    circuit = _circuits.pop(rule_id, None) or _Circuit()
-    _circuits[rule_id] = circuit
-    while len(_circuits) > _MAX_KEPT:
-        _circuits.popitem(last=False)
-    return circuit
+def _new_session(address: SafeAddress) -> requests.Session:
+    session = address.session()
+    session.headers.update({"User-Agent": "model-gateway", "Accept-Encoding": "identity"})
+    return session
 
 
-def _record_failure(rule: OutsideRule, circuit: _Circuit, started: float, error: str) -> int:
-    circuit.failures += 1
-    if circuit.failures >= OPEN_AFTER:
-        circuit.pause = min(max(circuit.pause * 2, FIRST_PAUSE), MAX_PAUSE)
-        circuit.next_attempt_at = time.monotonic() + circuit.pause
-    milliseconds = _milliseconds_since(started)
-    log.warning("guardrails.outside_guard_failed", rule=rule.id, type=rule.type.TYPE, error=error[:200])
-    return milliseconds
-
-
-def _milliseconds_since(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
+def _kept(kept: OrderedDict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+    """Return what a process keeps for a guard, made where there is none; the least recently used goes first."""
+    value = kept.pop(key, None)
+    kept[key] = value = make() if value is None else value
+    while len(kept) > _MAX_KEPT:
+        kept.popitem(last=False)
+    return value

@@ -15,7 +15,7 @@ from apps.guardrails.configuration.config_validation import (
 )
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation, default_system_rules
-from apps.guardrails.stored_violations import CURSOR_PATTERN, ViolationCursor, ViolationFilters
+from apps.guardrails.stored_violations import CURSOR_PATTERN, ViolationCursor
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
@@ -116,17 +116,15 @@ class NewCustomRuleShape(CamelSerializer):
     restore = BooleanField(required=False)
 
 
-class CustomRuleChangesShape(CamelSerializer):
+class CustomRuleChangesShape(NewCustomRuleShape):
     """Body of `PATCH /guardrails/rules/{orgId}/{ruleId}`; absent fields keep their values, `type` cannot change."""
 
-    name = NameField(max_length=255, required=False)
-    type = ChoiceField(CustomRule.Type.choices, required=False)
-    config = serializers.DictField(required=False)
-    priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
-    enabled = BooleanField(required=False)
-    action = ChoiceField(Action.choices, required=False)
-    observe = BooleanField(required=False, source="observe_only")
-    restore = BooleanField(required=False)
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields of a rule, none of them required."""
+        fields = super().get_fields()
+        for field in fields.values():
+            field.required = False
+        return fields
 
 
 class CustomRuleShape(CamelModelSerializer):
@@ -242,13 +240,3 @@ class TriedFindingShape(CamelSerializer):
     matched_pattern = serializers.CharField()
     matched_content = serializers.CharField()
     observed = serializers.BooleanField()
-
-
-def filters_of(query: dict[str, Any]) -> ViolationFilters:
-    """Return what a query asks violations to be like."""
-    return ViolationFilters(
-        action_taken=query.get("action_taken"),
-        rule_id=query.get("rule_id"),
-        start=query.get("start_date"),
-        end=query.get("end_date"),
-    )

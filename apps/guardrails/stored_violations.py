@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from django.db import connection
@@ -18,6 +18,7 @@ from django.db.models import Count, Q
 from apps.guardrails.findings.violation_draft import ViolationDraft
 from apps.guardrails.models import Violation
 from apps.kernel.ids import time_of
+from apps.kernel.rest.pages import Page
 from apps.organizations.models import Organization
 from apps.organizations.plans import PLANS
 
@@ -105,31 +106,31 @@ class ViolationCursor(NamedTuple):
         return urlsafe_b64encode(((self.moment - _EPOCH) // _TICK).to_bytes(8, "big") + self.id.bytes).decode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViolationFilters:
-    """A filter of violations; None matches all. `start` and `end` are included."""
-
-    action_taken: str | None = None
-    rule_id: str | None = None
-    start: datetime | None = None
-    end: datetime | None = None
+# Filters of a list, and the lookup of each; `start_date` and `end_date` are included.
+_LOOKUPS = {"rule_id": "rule_id", "start_date": "created_at__gte", "end_date": "created_at__lte"}
 
 
-def find_page(
-    organization_id: UUID, filters: ViolationFilters, *, count: int, after: ViolationCursor | None
-) -> list[Violation]:
-    """Return at most `count` violations, newest first: those that come after a place.
+def find_page(organization_id: UUID, query: Mapping[str, Any]) -> Page[Violation]:
+    """Return the page of violations that a query (`ViolationsQuery`) asks for, newest first.
 
     Each kind of action is one walk through an index, cut short; what they find is merged.
     """
-    wanted = Q(organization_id=organization_id) & _conditions_of(filters, after)
-    kinds = ENFORCED_ACTIONS if filters.action_taken is None else (filters.action_taken,)
+    given = {lookup: query[name] for name, lookup in _LOOKUPS.items() if query.get(name) is not None}
+    wanted = Q(organization_id=organization_id, **given)
+    after: ViolationCursor | None = query.get("cursor")
+    if after is not None:
+        wanted &= Q(created_at__lte=after.moment) & ~Q(created_at=after.moment, id__gte=after.id)
+    kinds = [query["action_taken"]] if query.get("action_taken") else ENFORCED_ACTIONS
+    limit = query["limit"]
+    # One more tells whether there are more.
     walks = [
-        Violation.objects.filter(wanted, action_taken=kind).order_by("-created_at", "-id")[:count] for kind in kinds
+        Violation.objects.filter(wanted, action_taken=kind).order_by("-created_at", "-id")[: limit + 1]
+        for kind in kinds
     ]
     if len(walks) > 1:
-        walks = [walks[0].union(*walks[1:], all=True).order_by("-created_at", "-id")[:count]]
-    return list(walks[0])
+        walks = [walks[0].union(*walks[1:], all=True).order_by("-created_at", "-id")[: limit + 1]]
+    rows = list(walks[0])
+    return Page(rows[:limit], limit, ViolationCursor.of(rows[limit - 1]).write() if len(rows) > limit else None)
 
 
 def count_since(organization_id: UUID, since: datetime) -> dict[str, int]:
@@ -140,19 +141,6 @@ def count_since(organization_id: UUID, since: datetime) -> dict[str, int]:
     )
     counted = dict(rows.values_list("action_taken").annotate(Count("id")).order_by())
     return {kind.value: counted.get(kind.value, 0) for kind in Taken}
-
-
-def _conditions_of(filters: ViolationFilters, after: ViolationCursor | None) -> Q:
-    wanted = Q()
-    if filters.rule_id is not None:
-        wanted &= Q(rule_id=filters.rule_id)
-    if filters.start is not None:
-        wanted &= Q(created_at__gte=filters.start)
-    if filters.end is not None:
-        wanted &= Q(created_at__lte=filters.end)
-    if after is not None:
-        wanted &= Q(created_at__lte=after.moment) & ~Q(created_at=after.moment, id__gte=after.id)
-    return wanted
 
 
 # Rows that retention removes by one statement: small enough not to block others.

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from apps.guardrails.configuration.load_config import list_custom_rules, to_engine_config
-from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
+from apps.guardrails.findings.scan_types import Segment, Verdict
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig
@@ -115,17 +115,13 @@ def _findings_of(verdict: Verdict, content: str) -> list[TrialFinding]:
             matched = content[span.start : span.end]
             key = finding.rule_id, span.pattern, matched
             if key not in found and len(found) < MAX_VIOLATIONS:
-                found[key] = _tried(finding, span.pattern, mask_private_content(finding, matched))
+                found[key] = TrialFinding(
+                    rule_id=finding.rule_id,
+                    rule_name=finding.rule_name,
+                    category=finding.category,
+                    action=finding.action,
+                    matched_pattern=span.pattern,
+                    matched_content=mask_private_content(finding, matched),
+                    observed=finding.observed,
+                )
     return list(found.values())
-
-
-def _tried(finding: Finding, pattern: str, matched: str) -> TrialFinding:
-    return TrialFinding(
-        rule_id=finding.rule_id,
-        rule_name=finding.rule_name,
-        category=finding.category,
-        action=finding.action,
-        matched_pattern=pattern,
-        matched_content=matched,
-        observed=finding.observed,
-    )

@@ -29,12 +29,10 @@ from apps.guardrails.serializers import (
     TriedFindingShape,
     ViolationShape,
     ViolationsQuery,
-    filters_of,
 )
-from apps.guardrails.stored_violations import ENFORCED_ACTIONS, ViolationCursor, count_since, find_page
+from apps.guardrails.stored_violations import ENFORCED_ACTIONS, count_since, find_page
 from apps.guardrails.trial import try_guardrails
 from apps.kernel.rest.endpoint import PaginationShape, described
-from apps.kernel.rest.pages import Page
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.journal import idempotency
@@ -128,11 +126,7 @@ class GuardrailViolations(MemberEndpoint):
         Findings of rules in observe mode are listed for `actionTaken=observed` only.
         """
         organization = access_guarded(self.user, organization_id)
-        query = self.read_query(ViolationsQuery)
-        limit = query["limit"]
-        # One more tells whether there are more.
-        rows = find_page(organization.id, filters_of(query), count=limit + 1, after=query.get("cursor"))
-        page = Page(rows[:limit], limit, ViolationCursor.of(rows[limit - 1]).write() if len(rows) > limit else None)
+        page = find_page(organization.id, self.read_query(ViolationsQuery))
         return Response({"violations": ViolationShape(page.rows, many=True).data, "pagination": page.pagination})
 
 

@@ -101,6 +101,14 @@ class TestRequests:
         assert call["outcome"] == "found"
         assert [one[:3] for one in violations()] == [(str(rule.id), "blocked", "talks of layoffs")]
 
+    def test_neutralize_cuts_the_text_out_and_is_recorded(self, caller: Caller, service: GuardService) -> None:
+        ask_guard(caller, service.url, action="neutralize")
+        service.answers({"action": "block", "reason": "no"})
+        tag = uuid4().hex
+        assert caller.chat(f"layoffs? [[sandbox tag={tag}]]").status_code == 200
+        settle_all()
+        assert [one[1:3] for one in violations()] == [("neutralized", "no")]
+
     def test_redact_masks_the_places_in_characters(self, caller: Caller, service: GuardService) -> None:
         ask_guard(caller, service.url)
         tag = uuid4().hex

@@ -36,7 +36,6 @@ LETS_NOBODY_IN = {
     "apps/kernel/ids.py": "ids",
     "apps/kernel/pages/languages.py": "a cookie that names the language of pages",
     "apps/gateway/guard/placeholders.py": "digests of masked values",
-    "apps/guardrails/passed_texts.py": "a key of the process's own cache",
     "apps/kernel/secrets/webhook_signature.py": "signatures of what is sent to a receiver",
     "apps/organizations/credentials/credential_state.py": "the digest that others are bound to",
     "apps/organizations/management/commands/create_operator.py": "passwords",

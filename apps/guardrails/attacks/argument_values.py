@@ -168,25 +168,25 @@ _Found = tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]
 
 
 def _values_in(text: str, name: frozenset[str]) -> Iterator[_Found]:
-    found = list(_values_by_form(text))
-    yield from found
     whole = text.strip()
-    if name & _HOSTS and not found and (match := _HOST.fullmatch(whole[:_MAX_PATH])):
-        found.append(_host(match[1]))
-        yield found[-1]
-    digits = "".join(character for character in whole if character in "0123456789")
-    if name & _ACCOUNTS and not found and len(whole) <= _MAX_NAME and len(digits) >= _MIN_ACCOUNT_DIGITS:
-        found.append(("account", whole, (_folded(whole).translate(None, _SEPARATORS),), ()))
-        yield found[-1]
-    if name & _PHONES and not found and len(whole) <= _MAX_NAME and len(digits) >= _MIN_PHONE_DIGITS:
-        found.append(_phone(whole, digits))
-        yield found[-1]
+    found = list(_values_by_form(text)) or list(islice(_values_by_name(whole, name), 1))
+    yield from found
     if name & _AMOUNTS and (match := _NUMBER.fullmatch(whole[:_MAX_NAME])):
         yield "amount", whole, _notations_of(match[1].replace(",", ""), (match[2] or "").rstrip("0")), ()
     if len(whole) <= _MAX_PATH and _FILE.fullmatch(whole):
         yield "path", whole, (_folded(whole),), tuple(_folders_of(whole))
     elif name & _RECIPIENTS and not (name & _IDS or found) and 0 < len(whole) <= _MAX_RECIPIENT:
         yield "recipient", whole, (_folded(whole),), ()
+
+
+def _values_by_name(whole: str, name: frozenset[str]) -> Iterator[_Found]:
+    if name & _HOSTS and (match := _HOST.fullmatch(whole[:_MAX_PATH])):
+        yield _host(match[1])
+    digits = "".join(character for character in whole if character in "0123456789")
+    if name & _ACCOUNTS and len(whole) <= _MAX_NAME and len(digits) >= _MIN_ACCOUNT_DIGITS:
+        yield "account", whole, (_folded(whole).translate(None, _SEPARATORS),), ()
+    if name & _PHONES and len(whole) <= _MAX_NAME and len(digits) >= _MIN_PHONE_DIGITS:
+        yield _phone(whole, digits)
 
 
 def _values_by_form(text: str) -> Iterator[_Found]:

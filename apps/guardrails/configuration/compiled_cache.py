@@ -46,25 +46,12 @@ class _Kept(msgspec.Struct):
     used: int
 
 
-class _HeldMatcher:
-    """A matcher that is compiled when it is needed."""
-
-    __slots__ = ("__weakref__", "_budget", "_compile")
-
-    def __init__(self, budget: MatcherBudget, compile_matcher: FindMatcher) -> None:
-        self._budget = budget
-        self._compile = compile_matcher
-
-    def __call__(self) -> Matcher:
-        return self._budget.find(id(self), self._compile)
-
-
 class MatcherBudget:
     """Compiled matchers by their holder. Safe on several threads: two may compile the same one."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._uses = count()
+        self._uses, self._holders = count(), count()
         self._kept: dict[int, _Kept] = {}
 
     @property
@@ -74,9 +61,10 @@ class MatcherBudget:
 
     def hold(self, compile_matcher: FindMatcher) -> FindMatcher:
         """Compile a matcher and return a function that returns it, compiled again if it had to go. Raises BadConfig."""
-        held = _HeldMatcher(self, compile_matcher)
+        holder = next(self._holders)
+        held = partial(self.find, holder, compile_matcher)
         held()
-        weakref.finalize(held, self._kept.pop, id(held), None).atexit = False
+        weakref.finalize(held, self._kept.pop, holder, None).atexit = False
         return held
 
     def find(self, holder: int, compile_matcher: FindMatcher) -> Matcher:

@@ -14,7 +14,7 @@ from typing import Any
 
 from apps.guardrails.custom import BadConfig, custom_types, require_memory
 from apps.guardrails.findings.scan_types import EARLIER_TURN, SPEAKERS, STRICTNESS
-from apps.guardrails.outside import outside_types, read_outside_config, read_secrets
+from apps.guardrails.outside import check_secrets, outside_types, read_outside_config, read_secrets
 from apps.guardrails.rules import CALLS_RULE
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 
@@ -150,7 +150,7 @@ def validate_secrets(rule_type: str, given: Config, kept: Mapping[str, str]) -> 
     type_ = outside_types()[rule_type]
     with _naming_the_field():
         secrets = {**kept, **read_secrets(type_, given)}
-        type_.check_secrets(secrets)
+        check_secrets(type_, secrets)
     return secrets
 
 

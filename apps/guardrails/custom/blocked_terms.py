@@ -40,13 +40,8 @@ def read_config(config: object) -> dict[str, Any]:
     return {"terms": list(dict.fromkeys(terms)), "matchType": match_type, "caseSensitive": case_sensitive}
 
 
-def compile_rules(configs: Sequence[dict[str, Any]]) -> TermMatcher:
-    """Return the matcher of all rules; a rule's index is its place in `configs`."""
-    return TermMatcher(configs)
-
-
 class TermMatcher:
-    """The terms of many rules."""
+    """The terms of many rules; a rule's index is its place in the configurations."""
 
     def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
         phrases, expressions = [], []
@@ -73,3 +68,6 @@ class TermMatcher:
         for found in self._phrases.find(text):
             yield found.owner, Span(found.start, found.end, found.phrase or UNFINISHED, LABEL)
         yield from self._expressions.find(text, budget)
+
+
+compile_rules = TermMatcher

@@ -57,11 +57,6 @@ def read_config(config: object) -> dict[str, Any]:
     return {**read, "synonyms": synonyms, "language": language}
 
 
-def compile_rules(configs: Sequence[dict[str, Any]]) -> TopicMatcher:
-    """Return the matcher of all rules; a rule's index is its place in `configs`."""
-    return TopicMatcher(configs)
-
-
 def name_of(topic: str) -> str:
     """Return a topic's name: what stands before the colon."""
     return topic.partition(":")[0].strip()
@@ -105,7 +100,7 @@ _USERS = frozenset({"user", DOCUMENT})
 
 
 class TopicMatcher:
-    """The topics of many rules."""
+    """The topics of many rules; a rule's index is its place in the configurations."""
 
     def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
         blocked = [(config["language"], topic) for config, topic in _topics_of(configs, "blockedTopics")]
@@ -149,6 +144,9 @@ class TopicMatcher:
                     if segments[index].text.raw:
                         yield rule, index, Span(0, len(segments[index].text.raw), OFF_TOPIC, LABEL)
             known |= about
+
+
+compile_rules = TopicMatcher
 
 
 def count_words(text: ScannedText) -> int:

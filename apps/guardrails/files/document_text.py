@@ -58,7 +58,8 @@ class _OutOfBounds(Exception):
 
 def is_document(media_type: str, data: bytes) -> bool:
     """Tell whether content is of a kind that `read_document_text` reads, by its own type or the one it is called."""
-    return _is_kind(media_type) or data[:4] == b"PK\x03\x04" or b"%PDF-" in data[:1024]
+    named = media_type == PDF or media_type.startswith((_OOXML, _OPEN_DOCUMENT))
+    return named or data[:4] == b"PK\x03\x04" or b"%PDF-" in data[:1024]
 
 
 def read_document_text(data: bytes) -> DocumentText:
@@ -75,10 +76,6 @@ def read_document_text(data: bytes) -> DocumentText:
     except Exception as error:  # noqa: BLE001 - a broken file may break its parser anywhere
         return DocumentText(unread=f"it cannot be read ({type(error).__name__})")
     return DocumentText(unread=f"files of type {kind} are not looked through")
-
-
-def _is_kind(kind: str) -> bool:
-    return kind == PDF or kind.startswith((_OOXML, _OPEN_DOCUMENT))
 
 
 def _joined(pieces: Iterator[str]) -> str:

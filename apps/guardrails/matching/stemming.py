@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
@@ -46,27 +45,27 @@ class StemMatcher:
 
     def __init__(self, language: str, phrases: Iterable[StemmedPhrase]) -> None:
         """`max_bytes` is what the phrases take at most."""
-        self._stemmer = _stemmer_of(language)
+        self._language = language
         self._by_first: defaultdict[str, list[tuple[tuple[str, ...], StemmedPhrase]]] = defaultdict(list)
         for phrase in phrases:
             for form in normalized_forms(phrase.phrase):
-                stems = tuple(self._stemmer.stem(word) for word in _WORD.findall(form))
-                if stems:
-                    self._by_first[stems[0]].append((stems, phrase))
-        beginnings = sorted({stem[: max(2, len(stem) - 2)] for stem in self._by_first})
+                words = tuple(stem(language, word) for word in _WORD.findall(form))
+                if words:
+                    self._by_first[words[0]].append((words, phrase))
+        beginnings = sorted({first[: max(2, len(first) - 2)] for first in self._by_first})
         self._gate = literal_gate(beginnings if language in _BEGINNINGS else ())
         self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
-        texts = [_PHRASE_BYTES + _WORD_BYTES * len(stems) for same in self._by_first.values() for stems, _ in same]
+        texts = [_PHRASE_BYTES + _WORD_BYTES * len(words) for same in self._by_first.values() for words, _ in same]
         self.max_bytes = self._gate.max_bytes + sum(texts)
 
     def find(self, text: ScannedText) -> Iterator[tuple[StemmedPhrase, int, int]]:
         """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MAX_SPANS` of a word's form."""
         if not self._by_first or (self._keys is not None and not self._gate.may_match(text.normalized_utf8)):
             return
-        for form, stem in self._forms_in(text):
+        for form, first in self._forms_in(text):
             for at in _places_of(form, text.normalized):
-                for stems, phrase in self._by_first[stem]:
-                    end = self._end_of(stems, text.normalized, at + len(form))
+                for words, phrase in self._by_first[first]:
+                    end = self._end_of(words, text.normalized, at + len(form))
                     if end:
                         yield phrase, *text.origin(at, end)
 
@@ -75,14 +74,14 @@ class StemMatcher:
         words = words_of(text)
         if self._keys is not None:
             words = {word for word in words if word[:2] in self._keys}
-        forms = [(word, stem) for word, stem in self._stemmer.stems(words, self._by_first) if stem in self._by_first]
-        return sorted(forms)[:_MAX_FORMS]
+        forms = stems(self._language, words, self._by_first)
+        return sorted(form for form in forms if form[1] in self._by_first)[:_MAX_FORMS]
 
-    def _end_of(self, stems: tuple[str, ...], folded: str, end: int) -> int:
+    def _end_of(self, phrase: tuple[str, ...], folded: str, end: int) -> int:
         """Return where a phrase ends whose first word does at `end`; 0 if its other words do not follow."""
-        for stem in stems[1:]:
+        for wanted in phrase[1:]:
             following = _NEXT.match(folded, end)
-            if following is None or self._stemmer.stem(following[1]) != stem:
+            if following is None or stem(self._language, following[1]) != wanted:
                 return 0
             end = following.end()
         return end
@@ -95,42 +94,30 @@ def words_of(text: ScannedText) -> set[str]:
     return set(_WORD.findall(text.normalized))
 
 
-class _Stemmer:
-    """Snowball's stemmer with a bounded memory of words, which all languages share."""
-
-    def __init__(self, language: str) -> None:
-        self._language = language
-
-    def stem(self, word: str) -> str:
-        """Return a folded word's stem; a word too long for a language is its own."""
-        if len(word) > _MAX_WORD_LENGTH:
-            return word
-        known = _known.get((self._language, word))
-        if known is not None:
-            return known
+def stem(language: str, word: str) -> str:
+    """Return a folded word's stem; a word too long for a language is its own. All languages share a bounded memory."""
+    if len(word) > _MAX_WORD_LENGTH:
+        return word
+    found = _known.get((language, word))
+    if found is None:
         # A stemmer of its own: one keeps the word it is at, and large texts are looked through on threads.
-        stem = str(snowballstemmer.stemmer(self._language).stemWord(word))
+        found = str(snowballstemmer.stemmer(language).stemWord(word))
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
-        _known[self._language, word] = stem
-        return stem
-
-    def stems(self, words: Iterable[str], wanted: Container[str]) -> Iterator[tuple[str, str]]:
-        """Yield every word with its stem; past `_MAX_NEW` new ones, with the wanted stem that it begins with."""
-        new = 0
-        for word in words:
-            if (self._language, word) not in _known:
-                new += 1
-                if new > _MAX_NEW:
-                    longest = min(len(word), _MAX_WORD_LENGTH)
-                    yield word, next((word[:size] for size in range(longest, 1, -1) if word[:size] in wanted), word)
-                    continue
-            yield word, self.stem(word)
+        _known[language, word] = found
+    return found
 
 
-@functools.cache
-def _stemmer_of(language: str) -> _Stemmer:
-    return _Stemmer(language)
+def stems(language: str, words: Iterable[str], wanted: Container[str]) -> Iterator[tuple[str, str]]:
+    """Yield every word with its stem; past `_MAX_NEW` new ones, with the wanted stem that it begins with."""
+    new = 0
+    for word in words:
+        new += (language, word) not in _known
+        if new <= _MAX_NEW or (language, word) in _known:
+            yield word, stem(language, word)
+        else:
+            longest = min(len(word), _MAX_WORD_LENGTH)
+            yield word, next((word[:size] for size in range(longest, 1, -1) if word[:size] in wanted), word)
 
 
 def _places_of(form: str, folded: str) -> Iterator[int]:

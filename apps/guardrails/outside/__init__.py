@@ -1,10 +1,11 @@
 """Registry of outside guards: services and models that judge texts for an organization; every file here is one type.
 
-A type's file holds `TYPE`, `JUDGES_EACH_TEXT`, `SECRETS` (the members of its configuration that are stored encrypted),
-`read_config(config)`, which returns the other members of its own or raises `BadConfig`, `check_secrets(secrets)`, which
-raises `BadConfig` where they do not suffice, `requests_of(question)`, which returns the requests to send, to a service
-(`GuardRequest`) or a model of this gateway (`ModelRequest`), and `read_answers(question, answers)`, which returns
-findings or raises `UnusableAnswer`. Nothing here sends anything (`apps/guardrails/outside_client.py` does). Pure.
+A type's file holds `TYPE`, `JUDGES_EACH_TEXT`, `SECRETS` (the members of its configuration that are stored encrypted,
+and whether it needs each), `read_config(config)`, which returns the other members of its own or raises `BadConfig`,
+`requests_of(question)`, which returns the requests to send, to a service (`GuardRequest`) or a model of this gateway
+(`ModelRequest`), and `read_answers(question, answers)`, which returns findings or raises `UnusableAnswer`. It may hold
+`check_secrets(secrets)`, which raises `BadConfig` where secrets do not suffice for another reason. Nothing here sends
+anything (`apps/guardrails/outside_client.py` does). Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
@@ -34,6 +36,8 @@ MIN_TIMEOUT, MAX_TIMEOUT, DEFAULT_TIMEOUT = 0.1, 30.0, 3.0
 MAX_URL, MAX_SECRET, MAX_MEMBER = 500, 8_192, 300
 # Characters of the words of a guard that clients and the log get.
 MAX_REASON: Final = 200
+# Characters of the name of a finding, and of its label.
+MAX_NAME, MAX_LABEL = 80, 40
 
 
 class UnusableAnswer(Exception):
@@ -121,16 +125,13 @@ class OutsideType(Protocol):
     """The interface of a file of this folder."""
 
     TYPE: str
-    SECRETS: tuple[str, ...]
+    SECRETS: Mapping[str, bool]
 
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of this type's own; `url` for a type that asks over HTTP. Raises BadConfig."""
 
     # Whether it judges each text by itself, so that a text that passed is not judged again for some minutes.
     JUDGES_EACH_TEXT: bool
-
-    def check_secrets(self, secrets: Mapping[str, str]) -> None:
-        """Raise BadConfig unless the secrets suffice."""
 
     def requests_of(self, question: GuardQuestion) -> Sequence[GuardRequest | ModelRequest]:
         """Return the requests that ask a question. Raises UnusableAnswer where it cannot be asked."""
@@ -155,7 +156,7 @@ def read_outside_config(type_: OutsideType, config: object) -> dict[str, Any]:
     common = {
         "direction": read_choice(fields, "direction", DIRECTIONS, INPUT),
         "onFailure": read_choice(fields, "onFailure", ON_FAILURE, CLOSED),
-        "timeoutSeconds": _timeout(fields.get("timeoutSeconds", DEFAULT_TIMEOUT)),
+        "timeoutSeconds": float(read_number(fields, "timeoutSeconds", DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT)),
     }
     for name in fields:
         if name not in own and name not in common:
@@ -179,6 +180,13 @@ def read_secrets(type_: OutsideType, config: object) -> dict[str, str]:
     return found
 
 
+def check_secrets(type_: OutsideType, secrets: Mapping[str, str]) -> None:
+    """Raise BadConfig unless the secrets suffice."""
+    require_secrets(secrets, *(name for name, is_needed in type_.SECRETS.items() if is_needed))
+    if (check := getattr(type_, "check_secrets", None)) is not None:
+        check(secrets)
+
+
 def read_url(fields: Mapping[str, Any], default: str | None = None) -> str:
     """Return the member `url`. Raises BadConfig; whether it may be called is checked where it is stored and called."""
     url = fields.get("url", default)
@@ -197,12 +205,29 @@ def read_member(fields: Mapping[str, Any], name: str, default: str | None = None
     return value.strip()
 
 
-def read_threshold(fields: Mapping[str, Any], name: str, default: float, highest: float) -> float:
-    """Return a number of a configuration from 0 to `highest`. Raises BadConfig."""
+def read_number(fields: Mapping[str, Any], name: str, default: float, highest: float, lowest: float = 0) -> float:
+    """Return a number of a configuration. Raises BadConfig."""
     value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
-        raise BadConfig(name, f"Must be a number from 0 to {highest:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+        raise BadConfig(name, f"Must be a number from {lowest:g} to {highest:g}")
     return value
+
+
+def read_names(fields: Mapping[str, Any], name: str, form: re.Pattern[str], example: str, most: int) -> list[str]:
+    """Return a list of names of a configuration; without it an empty one. Raises BadConfig."""
+    value = fields.get(name, [])
+    if not isinstance(value, list) or len(value) > most:
+        raise BadConfig(name, f"Must be a list of at most {most} names such as {example}")
+    for index, one in enumerate(value):
+        if not isinstance(one, str) or not form.fullmatch(one):
+            raise BadConfig(f"{name}[{index}]", f"Must be a name such as {example}")
+    return value
+
+
+def json_request(url: str, body: Any, key: str | None = None, **headers: str) -> GuardRequest:
+    """Return a request with a JSON body, and a key as the bearer where there is one."""
+    bearer = {"Authorization": f"Bearer {key}"} if key else {}
+    return GuardRequest(url, {"Content-Type": "application/json", **bearer, **headers}, msgspec.json.encode(body))
 
 
 def read_object(answer: bytes) -> dict[str, Any]:
@@ -272,6 +297,16 @@ def packs_of(texts: Sequence[OutsideText], longest: int) -> list[Pack]:
     return packs
 
 
+def whole_texts(found: Iterable[tuple[int, str]]) -> list[OutsideFinding]:
+    """Return findings of whole texts, from their indexes and names; each once."""
+    return [OutsideFinding(text=index, pattern=name[:MAX_NAME]) for index, name in dict.fromkeys(found)]
+
+
+def label_of(name: str) -> str:
+    """Return the label of placeholders for a guard's name: letters, digits and underscores."""
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())[:MAX_LABEL]
+
+
 def require_secrets(secrets: Mapping[str, str], *names: str) -> None:
     """Raise BadConfig for the first of these secrets that is missing."""
     for name in names:
@@ -284,9 +319,3 @@ def read_choice(fields: Mapping[str, Any], name: str, choices: Sequence[str], de
     if value not in choices:
         raise BadConfig(name, f"Must be one of {', '.join(choices)}")
     return str(value)
-
-
-def _timeout(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_TIMEOUT <= value <= MAX_TIMEOUT:
-        raise BadConfig("timeoutSeconds", f"Must be a number from {MIN_TIMEOUT} to {MAX_TIMEOUT:g}")
-    return float(value)

@@ -8,10 +8,8 @@ cognitiveservices/data-plane/ContentSafety). Both take 10,000 characters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, INSTRUCTING_ROLES
@@ -21,17 +19,18 @@ from apps.guardrails.outside import (
     GuardRequest,
     OutsideFinding,
     UnusableAnswer,
+    json_request,
     objects_in,
     packs_of,
+    read_number,
     read_object,
-    read_threshold,
     read_url,
-    require_secrets,
+    whole_texts,
 )
 
 TYPE = "azure_content_safety"
 JUDGES_EACH_TEXT = True
-SECRETS = ("apiKey",)
+SECRETS = {"apiKey": True}
 _VERSION: Final = "2024-09-01"
 _MAX_CHARACTERS: Final = 10_000
 _HIGHEST_SEVERITY: Final = 7
@@ -50,31 +49,25 @@ def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
     shields = config.get("promptShields", True)
     if not isinstance(shields, bool):
         raise BadConfig("promptShields", "Must be true or false")
-    severity = read_threshold(config, "severity", 4, _HIGHEST_SEVERITY)
+    severity = read_number(config, "severity", 4, _HIGHEST_SEVERITY)
     return {"url": read_url(config), "severity": severity, "promptShields": shields}
-
-
-def check_secrets(secrets: Mapping[str, str]) -> None:
-    """Raise BadConfig without a key."""
-    require_secrets(secrets, "apiKey")
 
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return a request for each pack of texts, and one more for each that might attack the model."""
-    headers = {"Content-Type": "application/json", "Ocp-Apim-Subscription-Key": question.secrets["apiKey"]}
-    return [
-        GuardRequest(
-            f"{question.config['url']}/contentsafety/text:{step.operation}?api-version={_VERSION}",
-            headers,
-            msgspec.json.encode(step.body),
-        )
-        for step in _steps(question)
-    ]
+    url, key = (
+        f"{question.config['url']}/contentsafety/text:",
+        {"Ocp-Apim-Subscription-Key": question.secrets["apiKey"]},
+    )
+    return [json_request(f"{url}{one.operation}?api-version={_VERSION}", one.body, **key) for one in _steps(question)]
 
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return the texts that reach the severity in a category, and those that are attacks."""
-    found: dict[tuple[int, str], None] = {}
+    return whole_texts(_found(question, answers))
+
+
+def _found(question: GuardQuestion, answers: Sequence[bytes]) -> Iterator[tuple[int, str]]:
     for step, body in zip(_steps(question), answers, strict=True):
         answer = read_object(body)
         if step.operation == "analyze":
@@ -83,15 +76,13 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
             for one in objects_in(answer["categoriesAnalysis"]):
                 severity = one.get("severity") or 0
                 if isinstance(severity, int | float) and severity >= question.config["severity"] and severity > 0:
-                    pattern = f"{one.get('category')} severity {severity}"[:80]
-                    found |= dict.fromkeys((index, pattern) for index in step.texts)
+                    yield from ((index, f"{one.get('category')} severity {severity}") for index in step.texts)
         else:
             analyses = [answer.get("userPromptAnalysis"), *objects_in(answer.get("documentsAnalysis"))]
             if not any(isinstance(one, dict) for one in analyses):
                 raise UnusableAnswer("the answer has no analysis")
             if any(isinstance(one, dict) and one.get("attackDetected") is True for one in analyses):
-                found |= dict.fromkeys((index, "attack") for index in step.texts)
-    return [OutsideFinding(text=index, pattern=pattern) for index, pattern in found]
+                yield from ((index, "attack") for index in step.texts)
 
 
 def _steps(question: GuardQuestion) -> list[_Step]:

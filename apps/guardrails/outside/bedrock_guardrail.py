@@ -20,11 +20,13 @@ from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.scan_types import RuleAction
 from apps.guardrails.outside import (
     INPUT,
+    MAX_NAME,
     GuardQuestion,
     GuardRequest,
     OutsideFinding,
     UnusableAnswer,
     as_dict,
+    label_of,
     objects_in,
     read_member,
     read_object,
@@ -35,7 +37,7 @@ from apps.keys.aws_signature import Place, Signable, signature
 
 TYPE = "bedrock_guardrail"
 JUDGES_EACH_TEXT = False
-SECRETS = ("apiKey", "accessKeyId", "secretAccessKey", "sessionToken")
+SECRETS = dict.fromkeys(("apiKey", "accessKeyId", "secretAccessKey", "sessionToken"), False)
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 # Policies, and the lists of findings in each.
 _POLICIES: Final = (
@@ -106,7 +108,7 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
         for policy, group, name in _POLICIES:
             for one in objects_in(as_dict(assessment.get(policy)).get(group)):
                 if one.get("action") == "BLOCKED":
-                    pattern = f"{policy.removesuffix('Policy')}: {one.get(name)}"[:80]
+                    pattern = f"{policy.removesuffix('Policy')}: {one.get(name)}"[:MAX_NAME]
                     found.append(OutsideFinding(text=_text_with(question, one.get("match")), pattern=pattern))
         for group, name in _SENSITIVE:
             for one in objects_in(as_dict(assessment.get("sensitiveInformationPolicy")).get(group)):
@@ -121,19 +123,15 @@ def _sensitive(question: GuardQuestion, one: Mapping[str, Any], name: str) -> It
     if action not in ("ANONYMIZED", "BLOCKED"):
         return
     masked: RuleAction | None = "redact" if action == "ANONYMIZED" else None
-    label = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name.upper())[:40]
-    places = list(_places(question, match)) if isinstance(match, str) and match else []
-    for index, start, end in places:
-        yield OutsideFinding(text=index, start=start, end=end, pattern=name[:80], label=label, action=masked)
-    if not places:
-        for index in range(len(question.texts)):
-            yield OutsideFinding(text=index, pattern=name[:80], label=label, action=masked)
-
-
-def _places(question: GuardQuestion, match: str) -> Iterator[tuple[int, int, int]]:
-    for index, one in enumerate(question.texts):
-        for place in re.finditer(re.escape(match), one.text):
-            yield index, place.start(), place.end()
+    places: list[tuple[int, int, int | None]] = [
+        (index, *place.span())
+        for index, one in enumerate(question.texts)
+        for place in (re.finditer(re.escape(match), one.text) if isinstance(match, str) and match else ())
+    ]
+    for index, start, end in places or [(index, 0, None) for index in range(len(question.texts))]:
+        yield OutsideFinding(
+            text=index, start=start, end=end, pattern=name[:MAX_NAME], label=label_of(name), action=masked
+        )
 
 
 def _text_with(question: GuardQuestion, match: Any) -> int:

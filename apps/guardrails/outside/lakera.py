@@ -11,35 +11,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, INSTRUCTING_ROLES
 from apps.guardrails.outside import (
+    MAX_NAME,
     OUTPUT,
     GuardQuestion,
     GuardRequest,
     OutsideFinding,
     UnusableAnswer,
+    json_request,
+    label_of,
     objects_in,
     read_member,
     read_object,
     read_url,
-    require_secrets,
 )
 
 TYPE = "lakera"
 JUDGES_EACH_TEXT = False
-SECRETS = ("apiKey",)
+SECRETS = {"apiKey": True}
 
 
 def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `{url, projectId}`. Raises BadConfig."""
     return {"url": read_url(config, "https://api.lakera.ai"), "projectId": read_member(config, "projectId", "")}
-
-
-def check_secrets(secrets: Mapping[str, str]) -> None:
-    """Raise BadConfig without a key."""
-    require_secrets(secrets, "apiKey")
 
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
@@ -51,8 +46,7 @@ def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     }
     if project := question.config["projectId"]:
         asked["project_id"] = project
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {question.secrets['apiKey']}"}
-    return [GuardRequest(f"{question.config['url']}/v2/guard", headers, msgspec.json.encode(asked))]
+    return [json_request(f"{question.config['url']}/v2/guard", asked, question.secrets["apiKey"])]
 
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
@@ -67,28 +61,27 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
     found = [one for one in placed if one is not None]
     detected = [one for one in objects_in(answer.get("breakdown")) if one.get("detected") is True]
     whole = [one for one in detected if one.get("detector_type") not in located or None in placed]
-    found += [OutsideFinding(text=_index(question, one), pattern=str(one.get("detector_type"))[:80]) for one in whole]
+    found += [
+        OutsideFinding(text=_index(question, one), pattern=str(one.get("detector_type"))[:MAX_NAME]) for one in whole
+    ]
     return found or [OutsideFinding(text=len(question.texts) - 1, pattern="flagged")]
 
 
 def _place(question: GuardQuestion, one: Mapping[str, Any]) -> OutsideFinding | None:
     """Return a match at its place, or where its text is; None where neither is right."""
     start, end, matched = one.get("start"), one.get("end"), one.get("text")
-    name, index = str(one.get("detector_type") or "match")[:80], _index(question, one)
+    name, index = str(one.get("detector_type") or "match")[:MAX_NAME], _index(question, one)
     text = question.texts[index].text
     if not isinstance(matched, str) or not matched:
         if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end <= len(text):
             return None
-    elif not isinstance(start, int) or text[start : start + len(matched)] != matched:
-        start = text.find(matched)
+    else:
+        if not isinstance(start, int) or text[start : start + len(matched)] != matched:
+            start = text.find(matched)
         if start < 0:
             return None
         end = start + len(matched)
-    else:
-        end = start + len(matched)
-    label = name.rpartition("/")[2].upper()
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label)
-    return OutsideFinding(text=index, start=start, end=end, pattern=name, label=kept)
+    return OutsideFinding(text=index, start=start, end=end, pattern=name, label=label_of(name.rpartition("/")[2]))
 
 
 def _index(question: GuardQuestion, one: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ ShieldGemma. Words of a text that mark turns or parts of these prompts are left 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,11 +26,13 @@ from apps.guardrails.outside import (
     packs_of,
     read_choice,
     read_member,
+    whole_texts,
 )
 
 TYPE = "model"
 JUDGES_EACH_TEXT = True
-SECRETS: tuple[str, ...] = ()
+# The request's own API key pays.
+SECRETS: Mapping[str, bool] = {}
 LLAMA_GUARD, SHIELDGEMMA, CUSTOM = "llama_guard", "shieldgemma", "custom"
 TEMPLATES: Final = (LLAMA_GUARD, SHIELDGEMMA, CUSTOM)
 SERVER, GATEWAY = "server", "gateway"
@@ -121,10 +123,6 @@ def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_secrets(secrets: Mapping[str, str]) -> None:
-    """There are none: the request's own API key pays."""
-
-
 def requests_of(question: GuardQuestion) -> Sequence[ModelRequest]:
     """Return a chat completion for each pack of texts; for ShieldGemma one for each harm, as it is trained."""
     config = question.config
@@ -145,11 +143,13 @@ def requests_of(question: GuardQuestion) -> Sequence[ModelRequest]:
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return a finding for each text of a pack that is judged unsafe, by category."""
-    found: dict[tuple[int, str], None] = {}
+    return whole_texts(_found(question, answers))
+
+
+def _found(question: GuardQuestion, answers: Sequence[bytes]) -> Iterator[tuple[int, str]]:
     for (_, pack, category), answer in zip(_judgements(question), answers, strict=True):
         for pattern in _verdict(question.config, category, answer.decode("utf-8", "replace")):
-            found |= dict.fromkeys((index, pattern) for index in pack.indexes)
-    return [OutsideFinding(text=index, pattern=pattern) for index, pattern in found]
+            yield from ((index, pattern) for index in pack.indexes)
 
 
 def _judgements(question: GuardQuestion) -> list[tuple[str, Pack, str]]:

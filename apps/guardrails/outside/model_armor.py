@@ -18,6 +18,8 @@ import msgspec
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
     INPUT,
+    MAX_NAME,
+    OUTPUT,
     SEPARATOR,
     GuardQuestion,
     GuardRequest,
@@ -25,31 +27,27 @@ from apps.guardrails.outside import (
     Pack,
     UnusableAnswer,
     as_dict,
+    json_request,
     objects_in,
     packs_of,
     read_member,
     read_object,
     read_url,
-    require_secrets,
 )
 
 TYPE = "model_armor"
 JUDGES_EACH_TEXT = True
-SECRETS = ("serviceAccount",)
+SECRETS = {"serviceAccount": True}
 _TEMPLATE: Final = re.compile(r"projects/[a-z0-9:.-]+/locations/([a-z0-9-]+)/templates/[A-Za-z0-9_-]+")
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _LIFETIME: Final = 600
 # Characters of one request: its limit is in tokens of the smallest filter.
 _MAX_CHARACTERS: Final = 30_000
 _FOUND: Final = "MATCH_FOUND"
-
-
-class _Account(msgspec.Struct, frozen=True):
-    """The fields of a service account's JSON that are read."""
-
-    client_email: str
-    private_key: str
-    private_key_id: str = ""
+_REQUESTED: Final = {
+    INPUT: ("sanitizeUserPrompt", "userPromptData"),
+    OUTPUT: ("sanitizeModelResponse", "modelResponseData"),
+}
 
 
 def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +62,6 @@ def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Raise BadConfig unless there is a service account whose key can sign, or an access token."""
-    require_secrets(secrets, "serviceAccount")
     if not secrets["serviceAccount"].startswith("ya29."):
         try:
             _signer_of(secrets["serviceAccount"])
@@ -74,16 +71,10 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return a request for each pack of texts; Model Armor takes one text at a time."""
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {_token(question)}"}
-    is_input = question.direction == INPUT
-    verb, member = (
-        ("sanitizeUserPrompt", "userPromptData") if is_input else ("sanitizeModelResponse", "modelResponseData")
-    )
-    url = f"{question.config['url']}/v1/{question.config['template']}:{verb}"
-    return [
-        GuardRequest(url, headers, msgspec.json.encode({member: {"text": pack.text}}))
-        for pack in packs_of(question.texts, _MAX_CHARACTERS)
-    ]
+    verb, member = _REQUESTED[question.direction]
+    url, token = f"{question.config['url']}/v1/{question.config['template']}:{verb}", _token(question)
+    packs = packs_of(question.texts, _MAX_CHARACTERS)
+    return [json_request(url, {member: {"text": pack.text}}, token) for pack in packs]
 
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
@@ -112,10 +103,13 @@ def _findings_in(question: GuardQuestion, pack: Pack, name: str, changed: str | 
     for index, part in zip(pack.indexes, parts, strict=True):
         if part == question.texts[index].text:
             continue
-        if question.texts[index].is_replaceable:
-            yield OutsideFinding(text=index, pattern=name, action="redact", replacement=part)
-        else:
-            yield OutsideFinding(text=index, pattern=name)
+        is_changed = question.texts[index].is_replaceable
+        yield OutsideFinding(
+            text=index,
+            pattern=name,
+            action="redact" if is_changed else None,
+            replacement=part if is_changed else None,
+        )
 
 
 def _matches(results: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -125,11 +119,11 @@ def _matches(results: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
             deidentified = as_dict(inner.get("deidentifyResult"))
             if deidentified.get("matchState") == _FOUND:
                 text = as_dict(deidentified.get("data")).get("text")
-                yield name[:80], text if isinstance(text, str) else None
+                yield name[:MAX_NAME], text if isinstance(text, str) else None
             elif _FOUND in (inner.get("matchState"), as_dict(inner.get("inspectResult")).get("matchState")):
                 types = as_dict(inner.get("raiFilterTypeResults"))
                 named = [one for one, state in types.items() if as_dict(state).get("matchState") == _FOUND]
-                yield ": ".join((name, ", ".join(named)) if named else (name,))[:80], None
+                yield ": ".join((name, ", ".join(named)) if named else (name,))[:MAX_NAME], None
 
 
 def _token(question: GuardQuestion) -> str:
@@ -140,11 +134,11 @@ def _token(question: GuardQuestion) -> str:
     # Imported on first use: few need it.
     from google.auth import jwt
 
-    signer, account = _signer_of(secret)
+    signer, email = _signer_of(secret)
     issued = int(question.now.timestamp())
     claims = {
-        "iss": account.client_email,
-        "sub": account.client_email,
+        "iss": email,
+        "sub": email,
         "scope": _SCOPE,
         "iat": issued,
         "exp": issued + _LIFETIME,
@@ -153,15 +147,13 @@ def _token(question: GuardQuestion) -> str:
     return token.decode()
 
 
-def _signer_of(secret: str) -> tuple[Any, _Account]:
-    """Return the signer of a service account, and the account. Raises ValueError."""
+def _signer_of(secret: str) -> tuple[Any, str]:
+    """Return the signer of a service account, and the account's address. Raises ValueError."""
     from google.auth import crypt
 
     try:
-        account = msgspec.json.decode(secret, type=_Account)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+        account = msgspec.json.decode(secret, type=dict[str, Any])
+        email = str(account["client_email"])
+    except (msgspec.MsgspecError, UnicodeError, KeyError) as error:
         raise ValueError("no service account") from error
-    signer = crypt.RSASigner.from_string(  # type: ignore[no-untyped-call]  # the library has no types
-        account.private_key, account.private_key_id
-    )
-    return signer, account
+    return crypt.RSASigner.from_service_account_info(account), email  # type: ignore[no-untyped-call]  # the library has no types

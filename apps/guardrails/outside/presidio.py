@@ -10,46 +10,37 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
+    MAX_NAME,
     GuardQuestion,
     GuardRequest,
     OutsideFinding,
     UnusableAnswer,
+    json_request,
     objects_in,
     read_json,
     read_member,
-    read_threshold,
+    read_names,
+    read_number,
     read_url,
 )
 
 TYPE = "presidio"
 JUDGES_EACH_TEXT = True
-SECRETS = ("apiKey",)
+# An analyzer has no keys of its own, a proxy before it may want one.
+SECRETS = {"apiKey": False}
 _ENTITY = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 _MAX_ENTITIES = 100
 
 
 def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `{url, language, entities, scoreThreshold}`; no entities means all that it knows. Raises BadConfig."""
-    entities = config.get("entities", [])
-    if not isinstance(entities, list) or len(entities) > _MAX_ENTITIES:
-        raise BadConfig("entities", f"Must be a list of at most {_MAX_ENTITIES} names such as PERSON")
-    for index, one in enumerate(entities):
-        if not isinstance(one, str) or not _ENTITY.fullmatch(one):
-            raise BadConfig(f"entities[{index}]", "Must be a name such as PERSON or US_SSN")
     return {
         "url": read_url(config),
         "language": read_member(config, "language", "en"),
-        "entities": entities,
-        "scoreThreshold": read_threshold(config, "scoreThreshold", 0.5, 1),
+        "entities": read_names(config, "entities", _ENTITY, "PERSON or US_SSN", _MAX_ENTITIES),
+        "scoreThreshold": read_number(config, "scoreThreshold", 0.5, 1),
     }
-
-
-def check_secrets(secrets: Mapping[str, str]) -> None:
-    """Accept any: an analyzer has no keys of its own, a proxy before it may want one."""
 
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
@@ -62,25 +53,21 @@ def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     }
     if config["entities"]:
         asked["entities"] = config["entities"]
-    headers = {"Content-Type": "application/json"}
-    if key := question.secrets.get("apiKey"):
-        headers["Authorization"] = f"Bearer {key}"
-    return [GuardRequest(f"{config['url']}/analyze", headers, msgspec.json.encode(asked))]
+    return [json_request(f"{config['url']}/analyze", asked, question.secrets.get("apiKey"))]
 
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return each entity at its place."""
     lists = read_json(answers[0])
-    if not isinstance(lists, list) or len(lists) != len(question.texts):
+    is_list = isinstance(lists, list) and all(isinstance(entities, list) for entities in lists)
+    if not is_list or len(lists) != len(question.texts):
         raise UnusableAnswer("the answer is not a list for each text")
     found = []
     for index, entities in enumerate(lists):
-        if not isinstance(entities, list):
-            raise UnusableAnswer("the answer is not a list for each text")
         for one in objects_in(entities):
             name, start, end = one.get("entity_type"), one.get("start"), one.get("end")
             if not isinstance(name, str) or not isinstance(start, int) or not isinstance(end, int):
                 raise UnusableAnswer("an entity has no type or place")
             label = name if _ENTITY.fullmatch(name) else ""
-            found.append(OutsideFinding(text=index, start=start, end=end, pattern=name[:80], label=label))
+            found.append(OutsideFinding(text=index, start=start, end=end, pattern=name[:MAX_NAME], label=label))
     return found

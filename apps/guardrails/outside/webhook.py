@@ -19,18 +19,17 @@ from apps.guardrails.outside import (
     GuardRequest,
     OutsideFinding,
     UnusableAnswer,
+    label_of,
     objects_in,
     read_object,
     read_url,
-    require_secrets,
 )
 from apps.kernel.secrets.webhook_signature import secret_key, signed_headers
 
 TYPE = "webhook"
 JUDGES_EACH_TEXT = False
-SECRETS = ("secret",)
+SECRETS = {"secret": True}
 VERSION = 1
-_MAX_LABEL = 40
 
 
 def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +39,6 @@ def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Raise BadConfig unless there is a secret that can sign."""
-    require_secrets(secrets, "secret")
     try:
         secret_key(secrets["secret"])
     except ValueError as error:
@@ -127,9 +125,7 @@ def _index(value: Any) -> int:
 
 
 def _label(one: Mapping[str, Any]) -> str:
-    """Return a label as placeholders have it: letters, digits and underscores."""
     label = one.get("label", "")
     if not isinstance(label, str):
         raise UnusableAnswer("a label is not a text")
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.upper())
-    return kept[:_MAX_LABEL]
+    return label_of(label)

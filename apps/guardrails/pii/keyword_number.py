@@ -6,9 +6,7 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 # Between a name and its number: "no. is:", `" : "`, one line's end.
-_GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"
-# The same of a number that its check digits confirm: "PESEL of my client Anna Nowak-Kowalska, as agreed, is …".
-WIDE_GAP = r"[^0-9\n]{0,64}?\n?[^0-9A-Za-z\n]{0,8}?"
+GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"
 # Between a number and the name behind it: "… is my tax number", "… (mobile)", "… är mitt personnummer".
 BEFORE_NAME = (
     r"(?:\)?,? ?(?: (?:is|was|are|ist|lautet|es|est|är|er|é|è|e|jest|je|on|to|adalah)\b|=|:|-| \(|는|은|は)"
@@ -23,7 +21,7 @@ _OTHER = compile_re2(
 
 
 def pattern_after_keyword(
-    name: str, label: str, words: str, number: str, check: Check, gap: str = _GAP
+    name: str, label: str, words: str, number: str, check: Check, gap: str = GAP
 ) -> CandidatePattern:
     """Return what finds `number` behind one of `words`, `gap` between them (patterns), and the rest of a list."""
 

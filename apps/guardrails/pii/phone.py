@@ -40,9 +40,8 @@ def _international(candidate: CandidateMatch) -> CandidateMatch | None:
     ends = [match.end() - candidate.start for match in groups]
     for end in reversed(ends):
         candidate = candidate.truncated(end)
-        if (candidate.end == candidate.end and candidate.after(1).isalnum()) or not _is_international(candidate.text):
-            continue
-        return candidate
+        if not candidate.after(1).isalnum() and _is_international(candidate.text):
+            return candidate
     return None
 
 
@@ -117,14 +116,9 @@ def _number_after_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)
     if len(digits) < _MIN_BARE_DIGITS and digits == candidate.text and not _KEYWORD.search(candidate.before(16)):
         return None
-    if (
-        not 7 <= len(digits) <= _MAX_DIGITS
-        or digits in _NEVER
-        or len(set(digits)) == 1
-        or _looks_like_date(candidate.text)
-    ):
+    if not 7 <= len(digits) <= _MAX_DIGITS or digits in _NEVER or len(set(digits)) == 1:
         return None
-    return candidate
+    return None if _looks_like_date(candidate.text) else candidate
 
 
 def _number_with_extension(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -138,9 +132,7 @@ def _number_before_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)
     if len(set(digits)) < 3 or _looks_like_date(candidate.text) or not 7 <= len(digits) <= _MAX_DIGITS:
         return None
-    if _CODE_OF_THINGS.search(candidate.before(16)):
-        return None
-    return candidate
+    return None if _CODE_OF_THINGS.search(candidate.before(16)) else candidate
 
 
 def _looks_like_date(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from stdnum import bitcoin
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.pii.keyword_number import pattern_after_keyword
 from apps.guardrails.regex.re2_patterns import compile_re2
 
@@ -30,11 +31,9 @@ def _checked(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if candidate.stands_alone() and bitcoin.is_valid(candidate.text) else None
 
 
-def _named(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a text as mixed as an address: digits, and letters of both cases where there are letters of one."""
-    text = candidate.text
-    digits = sum(character.isdigit() for character in text)
-    return candidate if digits >= _FEWEST_DIGITS and len(set(text)) >= 12 else None
+def _is_mixed(text: str) -> bool:
+    """Tell whether a text is as mixed as an address: with digits, and many different letters."""
+    return sum(map(str.isdigit, text)) >= _FEWEST_DIGITS and len(set(text)) >= 12
 
 
 def _find_long_runs(utf8: bytes) -> list[tuple[int, int]]:
@@ -46,7 +45,7 @@ PATTERNS = (
     CandidatePattern(
         "bitcoin", _LABEL, r"\b(?:[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[02-9ac-hj-np-z]{11,71})\b", _checked
     ),
-    pattern_after_keyword("wallet", _LABEL, _NAMES, _OTHERS, _named, r"[^\n]{0,40}?[^0-9A-Za-z]")._replace(
-        find_values=_find_long_runs
-    ),
+    pattern_after_keyword(
+        "wallet", _LABEL, _NAMES, _OTHERS, text_check(_is_mixed), r"[^\n]{0,40}?[^0-9A-Za-z]"
+    )._replace(find_values=_find_long_runs),
 )

@@ -1,6 +1,6 @@
 """PII detection: personal data recognized by its form, such as addresses, cards, accounts, identity numbers.
 
-If two kinds match the same characters, the first in its list wins.
+If two kinds match the same characters, the first in `_SEARCH` wins.
 Names of people and postal addresses have no form that tells them from other words, so they are not looked for.
 """
 
@@ -8,21 +8,7 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import SYSTEM, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.pii import (
-    account,
-    birth,
-    card,
-    device,
-    email,
-    health,
-    iban,
-    ip,
-    national,
-    passport,
-    phone,
-    ssn,
-    wallet,
-)
+from apps.guardrails.pii import birth, card, email, iban, ip, numbers, phone, wallet
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "pii_detection"
@@ -35,21 +21,7 @@ DEFAULT_ACTION: RuleAction = "redact"
 ROLE_ACTIONS: dict[str, RuleAction] = {SYSTEM: "allow", TOOL_RESULT: "allow"}
 
 _SEARCH = PatternSearch(
-    (
-        *email.PATTERNS,
-        *card.PATTERNS,
-        *iban.PATTERNS,
-        *ssn.PATTERNS,
-        *health.PATTERNS,
-        *national.PATTERNS,
-        *wallet.PATTERNS,
-        *device.PATTERNS,
-        *account.PATTERNS,
-        *passport.PATTERNS,
-        *birth.PATTERNS,
-        *phone.PATTERNS,
-        *ip.PATTERNS,
-    )
+    [kind for module in (email, card, iban, numbers, wallet, birth, phone, ip) for kind in module.PATTERNS]
 )
 
 

@@ -36,16 +36,11 @@ _PRIVATE = "private_key"
 _MADE_UP_IN_TESTS = _BY_NAME | {_PRIVATE}
 # If two match the same characters, the first names them.
 _SEARCH = PatternSearch(
-    (
-        *keys.PATTERNS,
-        *vendors.PATTERNS,
-        *urls.PATTERNS,
-        *logins.PATTERNS,
-        *assignments.PATTERNS,
-        *named_values.PATTERNS,
-        *encoded_keys.PATTERNS,
-        *passwords.PATTERNS,
-    )
+    [
+        kind
+        for module in (keys, vendors, urls, logins, assignments, named_values, encoded_keys, passwords)
+        for kind in module.PATTERNS
+    ]
 )
 # Embedded pictures, sounds and fonts, in full lines: so much base64 has the form of some key by chance.
 _MEDIA = compile_re2(

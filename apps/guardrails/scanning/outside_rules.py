@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.redaction import bounded
-from apps.guardrails.findings.scan_types import ActiveRule, Finding, RuleAction, Span
+from apps.guardrails.findings.scan_types import STRICTNESS, ActiveRule, Finding, RuleAction, Span
 from apps.guardrails.outside import (
     BOTH,
     CLOSED,
@@ -20,8 +20,6 @@ from apps.guardrails.outside import (
     outside_types,
     read_outside_config,
 )
-
-_STRENGTH: Final[Mapping[RuleAction, int]] = {"allow": 0, "warn": 1, "redact": 2, "block": 3}
 
 
 class OutsideRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +86,12 @@ def findings_of(rule: OutsideRule, found: Iterable[OutsideFinding], texts: Seque
             reason=these[0].pattern if action == "block" else "",
             observed=active.observed,
         )
-        for (action, index), these in sorted(spans.items(), key=lambda pair: (-_STRENGTH[pair[0][0]], pair[0][1]))
+        for (action, index), these in sorted(
+            spans.items(), key=lambda pair: (-STRICTNESS.index(pair[0][0]), pair[0][1])
+        )
     ]
 
 
 def action_of(rule: OutsideRule, one: OutsideFinding) -> RuleAction:
     """Return the action on a finding: the milder one of the guard's and the rule's own."""
-    if one.action is None or _STRENGTH[rule.active.action] < _STRENGTH[one.action]:
-        return rule.active.action
-    return one.action
+    return min(rule.active.action, one.action or rule.active.action, key=STRICTNESS.index)

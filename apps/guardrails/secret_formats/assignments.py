@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
@@ -163,12 +164,10 @@ def is_code_or_common(text: str) -> bool:
 def accept_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a chosen password: mixed, and neither a word nor a name nor code."""
     value = _value(candidate)
-    if value is None or len(value.text) < _LEAST_PASSWORD or is_name_of_next(value):
-        return None
-    if _PASSES.search(candidate.before(48)):
+    if value is None or is_name_of_next(value) or _PASSES.search(candidate.before(48)):
         return None
     text = value.text
-    if not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
+    if len(text) < _LEAST_PASSWORD or not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
         return None
     return None if _COMMON.match(text) or is_something_else(text) or entropy(text) < 2.5 else value
 
@@ -196,23 +195,17 @@ def _prose_password(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate.truncated(len(text.encode()))
 
 
-def is_about_passwords(before: bytes) -> bool:
-    """Tell whether what stands before a value says something of passwords rather than one: "the password type is"."""
-    return bool(_ABOUT_ONE.search(before))
-
-
 def _said_password(candidate: CandidateMatch) -> CandidateMatch | None:
-    return None if is_about_passwords(candidate.before(48)) else _prose_password(candidate)
+    """Accept a password, but nothing behind words that say something of passwords: "the password type is"."""
+    return None if _ABOUT_ONE.search(candidate.before(48)) else _prose_password(candidate)
 
 
 def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a password that only follows the word: a text that is implausible there otherwise."""
     value = _prose_password(candidate)
-    return (
-        value
-        if value is not None and count_character_classes(value.text) >= 3 and not _METHOD.search(value.text)
-        else None
-    )
+    if value is None or count_character_classes(value.text) < 3 or _METHOD.search(value.text):
+        return None
+    return value
 
 
 def _short(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -233,14 +226,9 @@ def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
     return value if value.after(1) in (b'"', b"'") else None
 
 
-def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
-    return (
-        candidate
-        if (has_letters_and_digits(candidate.text) or is_made_of_letters(candidate.text))
-        and is_random(candidate.text, 3.0)
-        and not _CODE.search(candidate.text)
-        else None
-    )
+def _is_bearer_token(text: str) -> bool:
+    is_made = has_letters_and_digits(text) or is_made_of_letters(text)
+    return is_made and is_random(text, 3.0) and not _CODE.search(text)
 
 
 _password = partial(CandidatePattern, "password", "PASSWORD")
@@ -251,7 +239,7 @@ PATTERNS = (
         "SECRET",
         r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?"
         r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,}=*)",
-        _bearer,
+        text_check(_is_bearer_token),
     ),
     _password(
         rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from itertools import pairwise
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.secret_formats.entropy import (
     entropy,
-    has_letters_and_digits,
-    is_placeholder,
+    is_generated,
     is_shortened,
-    reads_like_words,
 )
 
 _BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
@@ -35,13 +35,12 @@ _WEB_TOKEN = compile_re2(r"eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}")
 _BYTES = r"(?:0x[0-9a-f]{1,2}|\d{1,3})"
 
 
-def _bytes(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept bytes that are in no order: a key, not a table."""
-    values = [int(one, 16) if one[:2].lower() == "0x" else int(one) for one in _BYTE.findall(candidate.text)]
+def _are_bytes_of_key(text: str) -> bool:
+    """Tell whether bytes are in no order: a key, not a table."""
+    values = [int(one, 16) if one[:2].lower() == "0x" else int(one) for one in _BYTE.findall(text)]
     if len(values) < _FEWEST_BYTES or len(set(values)) < _FEWEST_DIFFERENT or max(values) > 255:
-        return None
-    steps = {two - one for one, two in pairwise(values)}
-    return candidate if len(steps) >= _FEWEST_DIFFERENT else None
+        return False
+    return len({two - one for one, two in pairwise(values)}) >= _FEWEST_DIFFERENT
 
 
 def _der(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -70,23 +69,12 @@ def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
     return CandidateMatch(candidate.utf8, candidate.start, run.end()) if _PRIVATE_MEMBER.search(said) else None
 
 
-def _encoded_web_token(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a signed token (JWT) in base64: three parts, each of them base64 again."""
+def _is_web_token(encoded: str) -> bool:
+    """Tell whether this is a signed token (JWT) in base64: three parts, each of them base64 again."""
     try:
-        said = base64.b64decode(candidate.text[: len(candidate.text) // 4 * 4])
+        return _WEB_TOKEN.match(base64.b64decode(encoded[: len(encoded) // 4 * 4])) is not None
     except binascii.Error:
-        return None
-    return candidate if _WEB_TOKEN.match(said) else None
-
-
-def _encoded_token(candidate: CandidateMatch) -> CandidateMatch | None:
-    return candidate if entropy(candidate.text) >= 3.6 else None
-
-
-def _salt(candidate: CandidateMatch) -> CandidateMatch | None:
-    text = candidate.text
-    made = has_letters_and_digits(text) and entropy(text) >= 2.8 and not reads_like_words(text)
-    return candidate if made and not is_placeholder(text) else None
+        return False
 
 
 PATTERNS = (
@@ -97,9 +85,12 @@ PATTERNS = (
         _encoded_json,
         wide_context=True,
     ),
-    CandidatePattern("encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,}={0,2}", _encoded_web_token),
+    CandidatePattern("encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,}={0,2}", text_check(_is_web_token)),
     CandidatePattern(
-        "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,}={0,2}", _encoded_token
+        "encoded_token",
+        "SECRET",
+        r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,}={0,2}",
+        text_check(lambda text: entropy(text) >= 3.6),
     ),
     CandidatePattern(
         "key_bytes",
@@ -107,7 +98,7 @@ PATTERNS = (
         r"(?i)(?:key|secret|salt|passw(?:or)?d|seed)[a-z0-9_]{0,12}(?:\[[^\]\n]{0,12}\])?\s{0,3}[=:]?\s{0,3}"
         rf"(?:new |static |const )?[a-z0-9_<>\[\]&:.]{{0,24}}\s{{0,3}}[{{\[(]{{1,3}}\s{{0,8}}({_BYTES}"
         rf"(?:\s{{0,3}},[\s\\]{{0,12}}{_BYTES}){{7,63}})",
-        _bytes,
+        text_check(_are_bytes_of_key),
         often=True,
     ),
     CandidatePattern(
@@ -140,6 +131,6 @@ PATTERNS = (
         "SECRET",
         r"(?i)(?:\b|_)(?:salt|nonce)\d{0,2}\\{0,3}[\"']?(?:\s?:\s?| = |=> ?)[bu]?\\{0,3}[\"']"
         r"([^\s\"'<>]{12,})[\"']",
-        _salt,
+        text_check(partial(is_generated, least=2.8)),
     ),
 )

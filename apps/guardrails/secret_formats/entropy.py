@@ -92,6 +92,11 @@ def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > share
 
 
+def is_generated(text: str, least: float = 3.0) -> bool:
+    """Tell whether a program made a value from letters and digits: random, and not of words."""
+    return has_letters_and_digits(text) and is_random(text, least) and not reads_like_words(text)
+
+
 def is_put_together_from_words(text: str) -> bool:
     """Tell whether a value right beside the name of a key reads like words: mixed ones must do so more clearly."""
     if count_turns(text) >= _TURNS:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from functools import partial
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import is_random, is_shortened
 
@@ -84,34 +86,30 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
     )
 
 
-def _signed(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a token whose header names an algorithm, except the one every introduction shows.
+def _is_signed(token: str) -> bool:
+    """Tell whether a token's header names an algorithm, and it is not the one every introduction shows.
 
     Without a signature, as one that was cut off, it counts where its second part says something. One whose header
     cannot be read, as when a sign was lost, counts where three parts are as long as a token's.
     """
-    header, payload, *signature = candidate.text.split(".", 2)
+    header, payload, *signature = token.split(".", 2)
     decoded = _decoded(header)
     claims = _decoded(payload)
     if decoded is None:
-        if not _MISTYPED.match(candidate.text) or not is_random(candidate.text, _MISTYPED_BITS):
-            return None
+        if not _MISTYPED.match(token) or not is_random(token, _MISTYPED_BITS):
+            return False
     elif not isinstance(decoded, dict) or not isinstance(decoded.get("alg"), str):
-        return None
+        return False
     if not isinstance(claims, dict):
-        return candidate if signature else None
+        return bool(signature)
     shown = claims.get("sub") == _EXAMPLE_SUBJECT and claims.keys() <= _EXAMPLE_CLAIMS
-    return None if shown and claims.get("name") == _EXAMPLE_NAME else candidate
+    return not (shown and claims.get("name") == _EXAMPLE_NAME)
 
 
 def _of_web_key(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept the private member of a key whose type is said near it."""
     around = candidate.before(_NEAR) + b" " + candidate.after(_NEAR)
     return candidate if _KEY_TYPE.search(around) and is_random(candidate.text, _RANDOM) else None
-
-
-def _made(candidate: CandidateMatch) -> CandidateMatch | None:
-    return candidate if is_random(candidate.text, _RANDOM) else None
 
 
 def _decoded(part: str) -> object:
@@ -123,6 +121,7 @@ def _decoded(part: str) -> object:
         return None
 
 
+_made = text_check(partial(is_random, least=_RANDOM))
 PATTERNS = (
     CandidatePattern(
         "private_key",
@@ -139,5 +138,7 @@ PATTERNS = (
     CandidatePattern("one_time_key", "SECRET", r"otpauth://[ht]otp/[^\s\"'<>]{1,}[?&]secret=([A-Z2-7]{16,})", _made),
     CandidatePattern("secret_token", "SECRET", r"\bsecret-token:([0-9A-Za-z_.~%-]{16,})", _made),
     CandidatePattern("bootstrap_token", "SECRET", r"--token[ =]([0-9a-z]{6}\.[0-9a-z]{16})\b", _made),
-    CandidatePattern("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?", _signed),
+    CandidatePattern(
+        "jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?", text_check(_is_signed)
+    ),
 )

@@ -11,14 +11,15 @@ import binascii
 from functools import partial
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import is_code_or_common
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     has_letters_and_digits,
+    is_generated,
     is_placeholder,
     is_random,
-    reads_like_words,
 )
 from apps.guardrails.secret_formats.passwords import is_word_for_password
 
@@ -41,22 +42,13 @@ def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
     return CandidateMatch(candidate.utf8, candidate.start, run.end())
 
 
-def _made(candidate: CandidateMatch) -> CandidateMatch | None:
-    text = candidate.text
-    return candidate if has_letters_and_digits(text) and is_random(text, 3.0) and not reads_like_words(text) else None
-
-
-def _login(candidate: CandidateMatch) -> CandidateMatch | None:
-    text = candidate.text
+def _is_login(text: str) -> bool:
     if is_placeholder(text) or is_code_or_common(text) or text[0] == "$":
-        return None
-    return (
-        candidate
-        if count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0))
-        else None
-    )
+        return False
+    return count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0))
 
 
+_made, _login = text_check(is_generated), text_check(_is_login)
 _login_kind = partial(CandidatePattern, "login", "PASSWORD")
 PATTERNS = (
     CandidatePattern(

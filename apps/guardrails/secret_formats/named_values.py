@@ -126,14 +126,9 @@ def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_l
         return False
     if (text.startswith("eyJ") and text.count(".") == 2) or text.startswith(_ARMOUR):
         return False  # a signed token or a key in base64, which their own patterns judge
-    if (
-        _NUMBER_ARGUMENT.search(text)
-        or _ADDRESS.search(text)
-        or _PATH.search(text)
-        or not is_random(text, 2.8 if _HEX.match(text) else 3.0)
-    ):
+    if _NUMBER_ARGUMENT.search(text) or _ADDRESS.search(text) or _PATH.search(text):
         return False
-    return not is_of_words(text)
+    return is_random(text, 2.8 if _HEX.match(text) else 3.0) and not is_of_words(text)
 
 
 def _reads_like_name(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
     NAMES_A_PASSWORD,
@@ -78,19 +79,11 @@ def _says_password(text: str) -> bool:
 
 
 def is_stand_in(text: str) -> bool:
-    """Tell whether a literal stands for a password, or for something else: a template, a path, a type, a name."""
-    return bool(_JOINED.search(text)) or is_no_password(text)
-
-
-def is_no_password(text: str) -> bool:
-    """Tell whether a literal stands for a password or something else even where nothing but a password can stand."""
-    return _says_password(text) or is_no_value(text)
-
-
-def is_no_value(text: str) -> bool:
-    """Tell whether a literal is a template, a path, a type, or a word that says that there is no value."""
-    words = text.lower() in _WORDS or len(set(text)) < 3
-    return words or bool(_TEMPLATE.search(text)) or is_placeholder(text)
+    """Tell whether a literal stands for a password, for something else (a template, a path, a type, a name), or says
+    that there is no value."""
+    says_nothing = text.lower() in _WORDS or len(set(text)) < 3
+    is_code = bool(_JOINED.search(text) or _TEMPLATE.search(text))
+    return says_nothing or is_code or _says_password(text) or is_placeholder(text)
 
 
 def is_other_name(before: bytes) -> bool:
@@ -126,30 +119,21 @@ def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if _USER.search(around) else None
 
 
-def accept_mixed(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a literal that is mixed and stands for nothing else."""
-    return candidate if _is_mixed(candidate.text) and not is_stand_in(candidate.text) else None
-
-
-def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what stands where nothing but a password can: any word that does not stand for one."""
-    return None if is_stand_in(candidate.text) else candidate
+# Accepts a literal that is mixed and stands for nothing else.
+_mixed = text_check(lambda text: _is_mixed(text) and not is_stand_in(text))
+# Accepts what stands where nothing but a password can: any word that does not stand for one.
+_given = text_check(lambda text: not is_stand_in(text))
 
 
 def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
     quoted = candidate.before(1) in (b"'", b'"') and b" as " not in candidate.before(8).lower()
-    return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
+    return _given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 
-def _is_no_stand_in(text: str) -> bool:
-    """Tell whether a text stands for no value; one of sixty signs holds by chance what looks as if it did."""
-    return len(text) >= _LEAST_BY_CHANCE or not is_placeholder(text.lstrip("$"))
-
-
-def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a long literal of any characters, which frameworks sign with."""
-    return candidate if entropy(candidate.text) >= 3.6 and _is_no_stand_in(candidate.text) else None
+def _is_long_key(text: str) -> bool:
+    """Tell whether frameworks sign with this literal of any characters; sixty hold a placeholder's signs by chance."""
+    return entropy(text) >= 3.6 and (len(text) >= _LEAST_BY_CHANCE or not is_placeholder(text.lstrip("$")))
 
 
 # Signs of templates, expressions, markup and addresses, and a word of five letters.
@@ -165,7 +149,7 @@ _ABOUT = compile_re2(
 _LEAST_MADE = 10
 
 
-def accept_argument(candidate: CandidateMatch) -> CandidateMatch | None:
+def _argument(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that stands where only a password can, unless it is a variable or names a password."""
     text = candidate.text.rstrip(".,;)")
     if len(text) < _LEAST or text[0] in "$%<{[-(*@," or is_word_for_password(text):
@@ -185,23 +169,9 @@ def _of_signs(candidate: CandidateMatch) -> CandidateMatch | None:
 def _misspelt(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a mixed value behind a misspelt or shortened name, which nothing else is called."""
     text = candidate.text
-    if (
-        len(text) < _LEAST_DIGITS
-        or _ABOUT.search(text)
-        or is_something_else(text)
-        or is_other_name(candidate.before(48))
-    ):
+    if len(text) < _LEAST_DIGITS or _ABOUT.search(text) or is_something_else(text):
         return None
-    return accept_mixed(candidate)
-
-
-def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
-    return None if _ABOUT.search(candidate.text) else accept_mixed(candidate)
-
-
-def _random(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a value that a program generated from letters, digits and signs."""
-    return candidate if entropy(candidate.text) >= 4.2 else None
+    return None if is_other_name(candidate.before(48)) else _mixed(candidate)
 
 
 _chosen_password = partial(CandidatePattern, "chosen_password", _LABEL)
@@ -219,31 +189,31 @@ PATTERNS = (
     ),
     _chosen_password(
         r"(?i)\bcurl\b[^\n]{0,100}? (?:-u[ =]?|--user[ =]|-U ?|--proxy-user[ =])[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,})",
-        accept_given,
+        _given,
     ),
     # Settings, one to a line; the value goes to the end of it.
     _chosen_password(
         r"(?im)^[ \t#/;*>-]{0,12}(?:export |set |env )?[a-z0-9_.-]{0,40}(?:password|passwd|pwd|passphrase"
         r"|_pass)\d?[\"']? ?[:=] ?"
         r"[\"']?([^\s\"'`<>;]{5,})[\"']?[,;]?[ \t\r]*$",
-        accept_mixed,
+        _mixed,
     ),
     # Strings for connections, whichever comes first.
     _chosen_password(
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,})",
-        accept_given,
+        _given,
         gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     _chosen_password(
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
-        accept_given,
+        _given,
         gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     _chosen_password(
         r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,})",
-        accept_given,
+        _given,
     ),
     # SQL's statements about users.
     _chosen_password(
@@ -252,17 +222,17 @@ PATTERNS = (
     ),
     _chosen_password(
         r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,})",
-        accept_given,
+        _given,
         gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
     _chosen_password(
         r"(?i)\bmachine\s+[^\s]{1,}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,})",
-        accept_given,
+        _given,
         gate=r"(?i)\bmachine\s",
     ),
     _chosen_password(
         r"(?i)\bpassword (?:is|was):? ?[\"'`]([^\s\"'`<>]{4,60})[\"'`]",
-        accept_given,
+        _given,
     ),
     # Keys that frameworks sign with: any characters, also blanks and brackets.
     CandidatePattern(
@@ -271,7 +241,7 @@ PATTERNS = (
         r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
         r"|LOGGED_IN_SALT|NONCE_SALT|"
         r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,})[\"']",
-        _long_key,
+        text_check(_is_long_key),
     ),
     # Signs of all kinds, as password managers generate them.
     _chosen_password(
@@ -284,7 +254,7 @@ PATTERNS = (
     _chosen_password(
         rf"(?i)(?:define|global|set|env|arg)(?:[ \t]|\\t){{1,4}}"
         rf"[a-z0-9_]{{0,40}}{_NAMES}[a-z0-9_]{{0,12}}(?:[ \t]|\\t){{1,4}}{_LITERAL}",
-        accept_mixed,
+        _mixed,
     ),
     _chosen_password(
         r"(?i)(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
@@ -296,13 +266,13 @@ PATTERNS = (
     _chosen_password(
         r"(?m)^[ \t]*#?[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?"
         r"[\"']?([^\s\"'`<>$]{6,})[\"']?[ \t]*(?:#[^\n]*)?$",
-        accept_given,
+        _given,
     ),
     # Comparisons.
     _chosen_password(
         rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_]{{0,12}}(?:\(\))?\.(?:equals(?:IgnoreCase)?|eql\?|compareTo|isEqualTo\w{{0,8}})"
         rf"\({_LITERAL}",
-        _compared,
+        lambda candidate: None if _ABOUT.search(candidate.text) else _mixed(candidate),
         often=True,
     ),
     # Variables and options of programs that take a password and nothing else.
@@ -310,9 +280,14 @@ PATTERNS = (
         "login",
         _LABEL,
         r"\b(?:PGPASSWORD|MYSQL_PWD|SSHPASS|RESTIC_PASSWORD|REDISCLI_AUTH)=[\"']?([^\s\"';&|]{4,})",
-        accept_argument,
+        _argument,
     ),
-    CandidatePattern("login", _LABEL, r"\bsshpass +-p ?[\"']?([^\s\"']{4,})", accept_argument),
+    CandidatePattern("login", _LABEL, r"\bsshpass +-p ?[\"']?([^\s\"']{4,})", _argument),
     # Django's own command generates these.
-    CandidatePattern("django_secret_key", "SECRET", r"\bdjango-insecure-([0-9a-z!@#$%^&*(_=+)-]{50})", _random),
+    CandidatePattern(
+        "django_secret_key",
+        "SECRET",
+        r"\bdjango-insecure-([0-9a-z!@#$%^&*(_=+)-]{50})",
+        text_check(lambda text: entropy(text) >= 4.2),
+    ),
 )

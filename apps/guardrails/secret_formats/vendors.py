@@ -2,7 +2,7 @@
 
 The formats are a table (`vendors.toml`), from the issuers' documents (GitHub's "authentication token formats", Stripe's
 "API keys", GitLab's "token overview", AWS's "unique identifiers" and so on) and public scanners. Here are the checks of
-their values, and the keys that need more than a row. Keys for a vendor's test mode are no secrets.
+their values. Keys for a vendor's test mode are no secrets.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ import binascii
 import tomllib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
+from apps.guardrails.matching.text_checks import text_check
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.entropy import has_letters_and_digits, is_placeholder, is_random, reads_like_words
+from apps.guardrails.secret_formats.entropy import (
+    has_letters_and_digits,
+    is_generated,
+    is_placeholder,
+    is_random,
+    reads_like_words,
+)
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _LABEL = "SECRET"
@@ -28,14 +36,6 @@ _LONG = 36
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-# A word, what kind of key it is, and random letters: how new issuers write theirs. A hyphen also joins words of
-# addresses and files, so that fewer kinds count behind it.
-_OWN_FORM = (
-    r"\b[a-z][a-z0-9]{1,15}_(?:[a-z0-9]{1,10}_){0,2}?(?:live|prod|production|sk|pat|sat|oat|api|apikey|secret"
-    r"|token|key|v\d)_"
-    r"[0-9A-Za-z]{20,}(?:_[0-9A-Za-z]{3,64})?"
-    r"|\b[a-z][a-z0-9]{1,15}-(?:[a-z0-9]{1,10}-)?(?:live|prod|sk|pat|apikey|secret|token)-[0-9A-Za-z]{24,}"
-)
 _SEPARATORS = compile_re2(r"[_.:/-]")
 # Numbers that no word can be part of.
 _PLAIN = compile_re2(rf"{_UUID}|[0-9a-f]{{32,}}$")
@@ -43,12 +43,6 @@ _TEST_MODE = compile_re2(r"(?:^|[_-])(?:test|sandbox|sdbx|dev|public|publishable
 _LEAST, _LEAST_DIGITS, _HEX_DIGEST = 3.0, 2, compile_re2(r"^(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})$")
 # Average characters of a word in a recovery phrase (BIP-39), with its blank: few of its words are short.
 _LEAST_OF_A_WORD, _LEAST_DIFFERENT = 5, 10
-# Keys within the addresses that they open: nodes of chains, hooks of chats.
-_IN_ADDRESSES = (
-    r"(?:\.infura\.io/(?:ws/)?v3/|\.alchemy(?:api)?\.(?:com|io)/(?:v2|nft/v\d)/|\.quiknode\.pro/"
-    r"|\bapi\.softlayer\.com/(?:soap|rest|xmlrpc)/v[0-9.]{1,4}/|\boutlook\.office(?:365)?\.com/webhook/"
-    r"|\.tines\.(?:com|io)/webhook/|\.webhook\.office\.com/webhookb2/)"
-)
 
 
 def _is_whole(candidate: CandidateMatch) -> bool:
@@ -97,22 +91,6 @@ def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if (account.isdigit() or made) and _is_whole(candidate) else None
 
 
-def _atlassian(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a personal token of a data center: the number of its row, a colon, and random bytes."""
-    try:
-        number, colon, rest = base64.b64decode(candidate.text).partition(b":")
-    except binascii.Error:
-        return None
-    return candidate if colon and number.isdigit() and len(number) >= 10 and len(rest) >= 16 else None
-
-
-def _registry(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what a registry's settings keep, unless it is a variable of a program."""
-    text = candidate.text
-    made = text.endswith("=") or (has_letters_and_digits(text) and not text.islower()) or is_random(text, 3.6)
-    return candidate if made and not is_placeholder(text) and not text.isidentifier() else None
-
-
 def _made(least: float, prefix: int) -> Check:
     """Return the check of a token that is no identifier and no file's name: with digits, and not of words."""
     check = _random_check(least, prefix)
@@ -153,21 +131,6 @@ def _own_form(candidate: CandidateMatch) -> CandidateMatch | None:
     return _issued(candidate)
 
 
-def _recovery_phrase(candidate: CandidateMatch) -> CandidateMatch | None:
-    words = candidate.text.split()
-    long = len(candidate.text) >= len(words) * _LEAST_OF_A_WORD
-    return candidate if long and len(set(words)) >= _LEAST_DIFFERENT else None
-
-
-def _jenkins(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what Jenkins encrypted: who has the master key of the same disk reads it."""
-    return None if is_placeholder(candidate.text) else candidate
-
-
-def _material(candidate: CandidateMatch) -> CandidateMatch | None:
-    return candidate if is_random(candidate.text, 3.0) else None
-
-
 def _address(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a key in an address; of the hooks of a chat with two parts, those whose kind is known."""
     text = candidate.text
@@ -176,16 +139,48 @@ def _address(candidate: CandidateMatch) -> CandidateMatch | None:
     return _random_check(_ENOUGH_HEX)(candidate) if has_letters_and_digits(text) else None
 
 
-def _in_quotes(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what stands right beside an issuer's name, or alone in quotes behind it: made, and no digest of a file."""
-    text = candidate.text
-    made = has_letters_and_digits(text) and is_random(text, 3.4) and not reads_like_words(text)
-    return candidate if made else None
+def _is_atlassian(text: str) -> bool:
+    """Tell whether this is a personal token of a data center: the number of its row, a colon, and random bytes."""
+    try:
+        number, colon, rest = base64.b64decode(text).partition(b":")
+    except binascii.Error:
+        return False
+    return bool(colon) and number.isdigit() and len(number) >= 10 and len(rest) >= 16
 
 
-def _asaas(candidate: CandidateMatch) -> CandidateMatch | None:
-    text = candidate.text
-    return candidate if has_letters_and_digits(text) and is_random(text.lstrip("$"), 3.4) else None
+def _is_registry_password(text: str) -> bool:
+    """Tell whether a registry's settings keep this, and no variable of a program: base64, which has a capital, a digit
+    or a sign of its end."""
+    made = text.endswith("=") or (has_letters_and_digits(text) and not text.islower()) or is_random(text, 3.6)
+    return made and not is_placeholder(text) and not text.isidentifier()
+
+
+def _is_recovery_phrase(text: str) -> bool:
+    words = text.split()
+    return len(text) >= len(words) * _LEAST_OF_A_WORD and len(set(words)) >= _LEAST_DIFFERENT
+
+
+def _is_asaas(text: str) -> bool:
+    return has_letters_and_digits(text) and is_random(text.lstrip("$"), 3.4)
+
+
+# The checks that rows of `checked` name.
+_CHECKS: dict[str, Check] = {
+    "github": _github,
+    "discord": _discord,
+    "address": _address,
+    "issued": _issued,
+    "own_form": _own_form,
+    "made": _made(3.0, 0),
+    "atlassian": text_check(_is_atlassian),
+    "registry_password": text_check(_is_registry_password),
+    "recovery_phrase": text_check(_is_recovery_phrase),
+    "asaas": text_check(_is_asaas),
+    "random": text_check(partial(is_random, least=3.0)),
+    "no_placeholder": text_check(lambda text: not is_placeholder(text)),
+    # Right beside an issuer's name, or alone in quotes behind it: no digest of a file.
+    "in_quotes": text_check(partial(is_generated, least=3.4)),
+}
 
 
 def _patterns_of_table() -> Iterator[CandidatePattern]:
@@ -197,82 +192,10 @@ def _patterns_of_table() -> Iterator[CandidatePattern]:
         yield CandidatePattern("issued_key", _LABEL, rf"\b{form}", _issued)
     for name, pattern, least, *gate in _TABLE["near"]:
         yield CandidatePattern(name, _LABEL, pattern, _random_check(least), *gate)
+    for name, pattern, prefix, least in _TABLE["beside"]:
+        yield CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix))
+    for name, label, pattern, check, *gate in _TABLE["checked"]:
+        yield CandidatePattern(name, label, pattern, _CHECKS[check], *gate)
 
 
-PATTERNS = (
-    *_patterns_of_table(),
-    CandidatePattern("github", _LABEL, r"\bgh[oprsu]_[0-9A-Za-z]{36,}", _github, r"\bgh[oprsu]_[0-9A-Za-z]{12}"),
-    CandidatePattern(
-        "discord",
-        _LABEL,
-        r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.[0-9A-Za-z_-]{27,38}",
-        _discord,
-        r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.",
-    ),
-    *(
-        CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix))
-        for name, pattern, prefix, least in _TABLE["beside"]
-    ),
-    CandidatePattern(
-        "npm_auth",
-        "PASSWORD",
-        r"(?m)^//[^\s:]{4,}:_(?:auth|password|authToken) ?= ?\"?([^\s\"'$<>{}]{6,})\"?[ \t\r]*$",
-        lambda candidate: None if is_placeholder(candidate.text) else candidate,
-    ),
-    # The same for all registries: base64, which has a capital, a digit or a sign of its end.
-    CandidatePattern(
-        "npm_auth",
-        "PASSWORD",
-        r"(?m)^[ \t]*_(?:auth|password|authToken) ?= ?\"?([0-9A-Za-z+/_-]{7,}={0,2})\"?[ \t\r]*$",
-        _registry,
-    ),
-    CandidatePattern("npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,})", _made(3.0, 0)),
-    CandidatePattern("account_json", _LABEL, r"\"private_key_id\": ?\"([0-9a-f]{40})\"", _random_check(_ENOUGH_HEX)),
-    CandidatePattern("atlassian_server", _LABEL, r"\b([MNO][A-Za-z0-9+/]{43})(?:[^A-Za-z0-9+/=]|$)", _atlassian),
-    CandidatePattern("okta", _LABEL, r"\b(?i:okta|ssws)[^\n]{0,40}?\b(00[0-9A-Za-z_-]{40})\b", _random_check(_ENOUGH)),
-    *(CandidatePattern("issued_key", _LABEL, pattern, _issued, gate) for pattern, gate in _TABLE["middle"]),
-    CandidatePattern(
-        "private_key",
-        "PRIVATE_KEY",
-        r"untrusted comment: [^\n]{0,80}secret key\s{1,2}([0-9A-Za-z+/]{80,}={0,2})",
-        _material,
-    ),
-    # The words from which wallets make their keys; no sentence has so many in a row without a shorter one.
-    CandidatePattern(
-        "seed_phrase",
-        "PRIVATE_KEY",
-        r"(?i)(?:mnemonic|seed|(?:seed|recovery|backup|secret)[ _-]?(?:recovery )?phrase)[a-z_\"' ]{0,20}?"
-        r"(?: is)?[:=]?\s{0,3}"
-        r"[\"'`]?((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b",
-        _recovery_phrase,
-    ),
-    CandidatePattern("jenkins", _LABEL, r"\{(AQAAABAAA[0-9A-Za-z+/]{20,}={0,2})\}", _jenkins),
-    CandidatePattern("jenkins", _LABEL, r"<secret>\{[^{}<>\n]{0,40}?AQAAABAAA ([^{}<>\n]{8,})\}</", _jenkins),
-    # Sets of keys that Tink writes in clear, whichever member comes first.
-    CandidatePattern(
-        "tink",
-        "PRIVATE_KEY",
-        r"\"value\\{0,6}\"\s*:\s*\\{0,6}\"([0-9A-Za-z+/_-]{12,}={0,2})\\{0,6}\"[^{}]{0,150}?(?:SYMMETRIC|ASYMMETRIC_PRIVATE)\\{0,6}\"",
-        _material,
-        gate=r"\"(?:A?SYMMETRIC|ASYMMETRIC_PRIVATE)\\{0,6}\"",
-    ),
-    CandidatePattern(
-        "tink",
-        "PRIVATE_KEY",
-        r"\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)\\{0,6}\"[^{}]{0,150}?\"value\\{0,6}\"\s*:\s*\\{0,6}\"([0-9A-Za-z+/_-]{12,}={0,2})\\{0,6}\"",
-        _material,
-    ),
-    CandidatePattern(
-        "address_key", _LABEL, rf"{_IN_ADDRESSES}([0-9A-Za-z_-]{{32,64}}(?:[@/][0-9A-Za-z/_-]{{32,}})?)", _address
-    ),
-    *(CandidatePattern("issued_key", _LABEL, pattern, _in_quotes) for pattern in _TABLE["pairs"]),
-    # Asaas puts a sign before the name; its other keys are for its sandbox.
-    CandidatePattern("issued_key", _LABEL, r"(?:^|[^0-9A-Za-z_-])(\$aact_prod_[0-9A-Za-z_:=-]{20,})", _asaas),
-    CandidatePattern(
-        "issued_key",
-        _LABEL,
-        _OWN_FORM,
-        _own_form,
-        gate=r"[a-z0-9][_-](?:live|prod|production|sk|pat|sat|oat|api|apikey|secret|token|key|v\d)[_-][0-9A-Za-z]{20}",
-    ),
-)
+PATTERNS = tuple(_patterns_of_table())

@@ -112,12 +112,8 @@ def _decode_recursively(text: ScannedText, depth: int) -> Iterator[DecodedText]:
         yield view
         if depth < _DEEPEST:
             for inner in _decode_recursively(view.text, depth + 1):
-                yield DecodedText(f"{view.encoding}:{inner.encoding}", inner.text, *_within(view, inner))
-
-
-def _within(view: DecodedText, inner: DecodedText) -> tuple[int, int]:
-    """Return the part of the text that is the source of twice-decoded text."""
-    return view.origin_of(inner.start, inner.end) if inner.end > inner.start else (view.start, view.end)
+                source = view.origin_of(inner.start, inner.end) if inner.end > inner.start else (view.start, view.end)
+                yield DecodedText(f"{view.encoding}:{inner.encoding}", inner.text, *source)
 
 
 def _decoded(text: ScannedText) -> Iterator[DecodedText]:
@@ -241,36 +237,31 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
         turned, back = undo(disguise, normalized)
         yield DecodedText(disguise, ScannedText(turned), 0, size, _through(text, back))
     if "rot13" in traces:
-        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size, _same(text))
+        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size, _through(text))
     if "reversed" in traces:
         yield DecodedText("reversed", ScannedText(text.normalized[::-1]), 0, size, _mirrored(text))
     if "leetspeak" in traces:
         for one in "il":
             plain = undo_leetspeak(text.normalized, one)
-            yield DecodedText("leetspeak", ScannedText(plain), 0, size, _same(text))
+            yield DecodedText("leetspeak", ScannedText(plain), 0, size, _through(text))
     if "spaced" in traces:
         yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
     for cipher in sorted(traces & CIPHERS.keys()):
         if cipher == "last_word_first" and size > _MAX_TURNED:
             continue
         # Letters and words of most stay where they are.
-        origin = None if cipher == "last_word_first" else _same(text)
+        origin = None if cipher == "last_word_first" else _through(text)
         yield DecodedText(cipher, ScannedText(decipher(cipher, text.normalized)), 0, size, origin)
 
 
-def _same(text: ScannedText) -> Origin:
-    """Return the mapping of a normalized text back to `raw`, which does not hold the text as its method would."""
-    return lambda start, end: text.origin(start, end)
-
-
-def _through(text: ScannedText, back: Origin) -> Origin:
-    """Return the mapping from a transformed normalized text back to `raw`."""
+def _through(text: ScannedText, back: Origin = lambda start, end: (start, end)) -> Origin:
+    """Return the mapping from a transformed normalized text back to `raw`, without holding the text."""
     return lambda start, end: text.origin(*back(start, end))
 
 
 def _mirrored(text: ScannedText) -> Origin:
     size = len(text.normalized)
-    return lambda start, end: text.origin(size - end, size - start)
+    return _through(text, lambda start, end: (size - end, size - start))
 
 
 _PIECE = re.compile(
@@ -278,24 +269,19 @@ _PIECE = re.compile(
 )
 # Maximum characters between two pieces of one order, and bounds of their number.
 _APART = 40
-_PIECES = (2, 12)
+_MIN_PIECES, _MAX_PIECES = 2, 12
 
 
 def _join_fragments(raw: str) -> Iterator[DecodedText]:
     """Yield quoted or numbered pieces that follow one another put together, as they stand and with spaces between."""
-    for group in _fragment_groups(raw):
-        pieces = [piece[1] or piece[2] for piece in group]
-        for words in ("".join(pieces), " ".join(piece.strip() for piece in pieces)):
-            yield DecodedText("pieces", ScannedText(words), group[0].start(), group[-1].end())
-
-
-def _fragment_groups(raw: str) -> Iterator[list[re.Match[str]]]:
-    group: list[re.Match[str]] = []
+    groups: list[list[re.Match[str]]] = []
     for piece in _PIECE.finditer(raw):
-        if group and piece.start() - group[-1].end() > _APART:
-            if _PIECES[0] <= len(group) <= _PIECES[1]:
-                yield group
-            group = []
-        group.append(piece)
-    if _PIECES[0] <= len(group) <= _PIECES[1]:
-        yield group
+        if groups and piece.start() - groups[-1][-1].end() <= _APART:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    for group in groups:
+        if _MIN_PIECES <= len(group) <= _MAX_PIECES:
+            pieces = [piece[1] or piece[2] for piece in group]
+            for words in ("".join(pieces), " ".join(piece.strip() for piece in pieces)):
+                yield DecodedText("pieces", ScannedText(words), group[0].start(), group[-1].end())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
 
 import re2
@@ -14,28 +14,16 @@ from apps.guardrails.text.scanned_text import ScannedText
 Origin = Callable[[int, int], tuple[int, int]]
 
 
-class Rewriting:
+class _Rewriting:
     """A text rewritten: what came out, and the way back to the source."""
 
-    def __init__(self, source: ScannedText) -> None:
-        """Begin with a text of which nothing is rewritten; `replace` is called from left to right."""
-        self._source = source.raw
-        # Replacements: start and end in the source, and the new text.
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._by: list[str] = []
-
-    def replace(self, start: int, end: int, by: str) -> None:
-        """Replace `source[start:end]` with `by`."""
-        self._starts.append(start)
-        self._ends.append(end)
-        self._by.append(by)
-
-    def finish(self) -> str:
-        """Return the whole text; nothing is replaced after."""
-        source = self._source
+    def __init__(self, source: str, replacements: Sequence[tuple[int, int, str]]) -> None:
+        """Take the replacements from left to right: start and end in the source, and the new text."""
+        self._starts = [start for start, _, _ in replacements]
+        self._ends = [end for _, end, _ in replacements]
+        self._by = [by for _, _, by in replacements]
         kept = [source[start:end] for start, end in zip([0, *self._ends], [*self._starts, len(source)], strict=True)]
-        return "".join(chain.from_iterable(zip(kept, [*self._by, ""], strict=True)))
+        self.text = "".join(chain.from_iterable(zip(kept, [*self._by, ""], strict=True)))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of the source that became `text[start:end]`, which is not empty."""
@@ -62,14 +50,14 @@ def rewrite(
 
     For a pattern with a group, only the match of the first group is replaced; nothing where `by` returns None.
     """
-    rewriting = Rewriting(source)
     group = min(pattern.groups, 1)
-    in_ascii = source.raw.isascii()
-    for match in pattern.finditer(source.utf8):
-        replacement = by(match)
-        if replacement is not None:
-            start, end = match.span(group)
-            if not in_ascii:
-                start, end = source.byte_origin(start, end)
-            rewriting.replace(start, end, replacement.decode("utf-8", "surrogatepass"))
-    return rewriting.finish(), rewriting.origin
+    replaced = ((match.span(group), by(match)) for match in pattern.finditer(source.utf8))
+    rewriting = _Rewriting(
+        source.raw,
+        [
+            (*source.byte_origin(*span), new.decode("utf-8", "surrogatepass"))
+            for span, new in replaced
+            if new is not None
+        ],
+    )
+    return rewriting.text, rewriting.origin

@@ -250,25 +250,16 @@ def _between_letters(by: bytes, before: frozenset[int] = _LATIN) -> Callable[[re
     return replace
 
 
-def _words_in(run: bytes) -> Iterator[bytes]:
-    """Yield the known words of a run of letters, and the letters between them."""
-    done = 0
-    for word in _IN_RUN.compiled.finditer(run):
-        start, end = word.span()
-        if start > done:
-            yield run[done:start]
-        yield run[start:end]
-        done = end
-    if done < len(run):
-        yield run[done:]
-
-
 _UNDO: dict[str, tuple[LazyPattern, Callable[[re2._Match[bytes]], bytes | None]]] = {
     "misspelled": (_MISSPELLED, lambda word: _nearest(word[0])),
     "split": (_BETWEEN, _between_letters(b"")),
     "separated": (_BETWEEN, _between_letters(b" ", _ENDS_OF_WORDS)),
     "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.compiled.finditer(run[0]))),
-    "run_together": (_RUN, lambda run: b" ".join(_words_in(run[0]))),
+    # The known words of a run of letters, and the letters between them.
+    "run_together": (
+        _RUN,
+        lambda run: b" ".join(_IN_RUN.compiled.sub(lambda word: b" " + word[0] + b" ", run[0]).split()),
+    ),
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
 }

@@ -111,4 +111,6 @@ def audit_value(value: Any) -> Any:
             return str(value)[:MAX_VALUE]
         case list() | tuple() if len(value) > MAX_VALUE:
             return [audit_value(inner) for inner in value[:MAX_VALUE]]
+        case dict():
+            return {name: audit_value(inner) for name, inner in value.items()}
     return value

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,8 +18,8 @@ from apps.console.workspace import Workspace
 from apps.guardrails.configuration.load_config import list_custom_rules
 from apps.guardrails.models import Violation
 from apps.guardrails.rule_thread import loaded_rules
-from apps.guardrails.serializers import ViolationsQuery, filters_of
-from apps.guardrails.stored_violations import ViolationCursor, count_since, find_page
+from apps.guardrails.serializers import ViolationsQuery
+from apps.guardrails.stored_violations import count_since, find_page
 from apps.kernel.errors import ApiError
 from apps.kernel.pages.languages import translated, translated_choices
 
@@ -30,15 +31,13 @@ DAYS = 7
 def violations(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """List violations, newest first, those that the filters leave."""
     organization_id = workspace.organization.id
-    rows: list[Violation] = []
+    rows: Sequence[Violation] = ()
     form, following = Form(_said(request.GET)), ""
     try:
-        query = read_query(request, ViolationsQuery)
-        limit = query["limit"]
-        found = find_page(organization_id, filters_of(query), count=limit + 1, after=query.get("cursor"))
-        rows = found[:limit]
-        if len(found) > limit:
-            following = _query_with(request.GET, cursor=ViolationCursor.of(rows[-1]).write())
+        page = find_page(organization_id, read_query(request, ViolationsQuery))
+        rows = page.rows
+        if page.next_cursor is not None:
+            following = _query_with(request.GET, cursor=page.next_cursor)
     except ApiError as error:
         form = refused(request.GET, error)
     rules = [("", gettext("Any")), *((rule.rule_id, translated(rule.name)) for rule in loaded_rules().values())]

@@ -1,4 +1,4 @@
-"""Check digits and dates of national numbers that python-stdnum does not know, or reads in capitals only.
+"""Check digits and dates of numbers that python-stdnum does not know, or reads otherwise.
 
 Each takes a number as it was written and tells whether it could have been given out. Sources are named in each.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import date
 
-from stdnum import luhn
+from stdnum import imei, luhn
 from stdnum.cn import ric
 from stdnum.fi import hetu
-from stdnum.in_ import epic
-from stdnum.it import codicefiscale
-from stdnum.mx import rfc
+from stdnum.jp import in_ as my_number
+from stdnum.us import itin, rtn, ssn
 
 from apps.guardrails.pii.keyword_number import digits_of
 
@@ -36,11 +35,14 @@ def is_varied(number: str) -> bool:
     return len(set(digits_of(number))) > 2
 
 
+def is_any(_: str) -> bool:
+    """Accept any number: its form beside its name says enough."""
+    return True
+
+
 def is_my_number(number: str) -> bool:
-    """Japan's individual number: Ministerial Ordinance 85 of 2014, weights 6 5 4 3 2 7 6 5 4 3 2, modulo 11."""
-    digits = digits_of(number)
-    rest = _weighted(digits, (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
-    return is_varied(number) and (0 if rest <= 1 else 11 - rest) == int(digits[11])
+    """Japan's individual number; all zeros pass its check digit."""
+    return is_varied(number) and my_number.is_valid(number)
 
 
 def is_melli(number: str) -> bool:
@@ -72,9 +74,8 @@ def is_kazakh(number: str) -> bool:
 
 def is_uzbek(number: str) -> bool:
     """Uzbekistan's personal number: weights 7 3 1, modulo 10, over 13 digits with the day of birth."""
-    return is_day(number[5:7], number[3:5], number[1:3]) and _weighted(number, (7, 3, 1) * 4 + (7,)) % 10 == int(
-        number[13]
-    )
+    check_digit = _weighted(number, (7, 3, 1) * 4 + (7,)) % 10
+    return is_day(number[5:7], number[3:5], number[1:3]) and check_digit == int(number[13])
 
 
 def is_hungarian_tax(number: str) -> bool:
@@ -158,13 +159,13 @@ def is_nino(number: str) -> bool:
 def is_snils(number: str) -> bool:
     """Russian insurance number: nine digits weighted 9 to 1, modulo 101."""
     digits = digits_of(number)
-    total = sum(int(digit) * weight for digit, weight in zip(digits, range(9, 0, -1), strict=False)) % 101
+    total = _weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, 1)) % 101
     return len(digits) == 11 and total % 100 == int(digits[9:])
 
 
 def is_singaporean(number: str) -> bool:
     """Singapore's NRIC and FIN: seven digits weighted 2 7 6 5 4 3 2, modulo 11, a letter by series."""
-    total = sum(int(digit) * weight for digit, weight in zip(number[1:8], (2, 7, 6, 5, 4, 3, 2), strict=True))
+    total = _weighted(number[1:8], (2, 7, 6, 5, 4, 3, 2))
     offset = {"S": 0, "T": 4, "F": 0, "G": 4}[number[0]]
     letters = "JZIHGFEDCBA" if number[0] in "ST" else "XWUTRQPNMLK"
     return letters[(total + offset) % 11] == number[8]
@@ -179,15 +180,7 @@ def is_hong_kong(number: str) -> bool:
 def is_taiwanese(number: str) -> bool:
     """Taiwan's identity card: the letter stands for two digits, weights 1 9 8 ... 1, modulo 10."""
     letter = "ABCDEFGHJKLMNPQRSTUVXYWZIO".index(number[0]) + 10
-    digits = [letter // 10, letter % 10, *map(int, number[1:])]
-    return (
-        sum(value * weight for value, weight in zip(digits, (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1), strict=True)) % 10 == 0
-    )
-
-
-def is_codice_fiscale(number: str) -> bool:
-    """Italy's tax code, in any case."""
-    return bool(codicefiscale.is_valid(number.upper()))
+    return _weighted(f"{letter}{number[1:]}", (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1)) % 10 == 0
 
 
 def is_finnish(number: str) -> bool:
@@ -202,11 +195,59 @@ def is_chinese(number: str) -> bool:
     return False
 
 
-def is_mexican_tax(number: str) -> bool:
-    """Mexico's tax number, in any case."""
-    return bool(rfc.is_valid(number.upper()))
+def is_us_social(number: str) -> bool:
+    """Social security (SSN) and taxpayer numbers (ITIN) of the United States: ranges that were issued."""
+    digits = digits_of(number)
+    return ssn.is_valid(digits) or itin.is_valid(digits)
 
 
-def is_indian_voter(number: str) -> bool:
-    """India's voter card, in any case."""
-    return bool(epic.is_valid(number.upper()))
+def is_us_provider(number: str) -> bool:
+    """Providers of the United States' health service (NPI): Luhn's digit of the number behind 80840."""
+    return luhn.is_valid("80840" + digits_of(number))
+
+
+def is_us_routing(number: str) -> bool:
+    """Routing numbers of banks in the United States (ABA)."""
+    return rtn.is_valid(digits_of(number))
+
+
+def is_clabe(number: str) -> bool:
+    """Mexico's CLABE: the last of 18 digits is the check digit, the others weighted 3, 7, 1, each product modulo 10."""
+    total = sum(int(digit) * (3, 7, 1)[place % 3] % 10 for place, digit in enumerate(number[:17]))
+    return (10 - total % 10) % 10 == int(number[17])
+
+
+def is_imei(number: str) -> bool:
+    """Phones (IMEI), by Luhn's digit."""
+    return is_varied(number) and imei.is_valid(digits_of(number))
+
+
+_VEHICLE_VALUES = dict(zip("ABCDEFGHJKLMNPRSTUVWXYZ", map(int, "12345678123457923456789"), strict=True))
+
+
+def is_vehicle(number: str) -> bool:
+    """Vehicles (VIN): North America's check digit (ISO 3779, 49 CFR 565), or, as in many countries without one, letters
+    and then digits."""
+    if len(set(number)) < 6 or not any(one.isalpha() for one in number):
+        return False
+    values = [int(one) if one.isdigit() else _VEHICLE_VALUES[one] for one in number]
+    weights = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
+    total = sum(value * weight for value, weight in zip(values, weights, strict=True))
+    return "0123456789X"[total % 11] == number[8] or number[-4:].isdigit()
+
+
+def is_passport(number: str) -> bool:
+    """Passport numbers have three digits and more, and are no names of standards."""
+    return len(digits_of(number)) >= 3 and not number.startswith(("RFC", "ISO", "CVE"))
+
+
+def is_machine_readable_zone(lines: str) -> bool:
+    """The two lines of a passport (ICAO document 9303): check digits of number, birth and expiry."""
+    line = lines.split("\n")[-1].strip("\r ")
+    fields = ((line[:9], line[9]), (line[13:19], line[19]), (line[21:27], line[27]))
+    return all(_zone_check_digit(field) == digit for field, digit in fields)
+
+
+def _zone_check_digit(field: str) -> str:
+    values = (0 if character == "<" else int(character, 36) for character in field)
+    return str(sum(value * (7, 3, 1)[place % 3] for place, value in enumerate(values)) % 10)
