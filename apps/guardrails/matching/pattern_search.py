@@ -21,6 +21,7 @@ from apps.guardrails.regex.re2_patterns import (
     LazyPattern,
     PatternFilter,
     find_last_end,
+    has_match,
     lazy_pattern,
     search_spans,
 )
@@ -148,7 +149,7 @@ class PatternSearch:
         utf8, find_values = checker.utf8, self._kinds[rank].find_values
         if rank in self._gates:
             gate = self._gates[rank].compiled
-            return [(0, len(utf8))] if any(gate.search(utf8, *window) is not None for window in windows) else []
+            return [(0, len(utf8))] if has_match(gate, utf8, windows) else []
         if find_values is None:
             return windows
         values = checker.values(find_values)

@@ -133,6 +133,11 @@ def search_spans(pattern: re2._Regexp, utf8: bytes, start: int, end: int) -> lis
     return spans if spans[0][0] >= 0 else []
 
 
+def has_match(pattern: re2._Regexp, utf8: bytes, windows: Windows) -> bool:
+    """Tell whether a pattern matches in one of some windows."""
+    return any(search_spans(pattern, utf8, start, end) for start, end in windows)
+
+
 def presence_test(pattern: str) -> Callable[[bytes], bool]:
     """Return a test, for every text in UTF-8, whether it has a match; some twenty times faster than `re`."""
     search = compile_re2(pattern).search
@@ -361,7 +366,7 @@ class PatternFilter:
         for index, windows in (found := self.windows(utf8)).items():
             pattern = self._patterns[index]
             if index in self._reach and pattern not in known:
-                known[pattern] = any(pattern.search(utf8, *window) is not None for window in windows)
+                known[pattern] = has_match(pattern.compiled, utf8, windows)
         return [index for index in found if known.get(self._patterns[index], True)]
 
 
