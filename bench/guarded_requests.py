@@ -2,8 +2,8 @@
 
 Two gateways, one with all system rules on and one without guardrails, are sent the same requests in turn, one at a
 time. A request has the beginning of a file of a public repository (`clean_corpus` says how they lie in the folder), and
-none is sent twice: as a user's text, or as an agent's request that has read it with a tool. What counts is the time
-until the whole answer, and the processor time of the web worker; medians.
+none is sent twice: as a user's text, or as an agent's request that has read it with a tool. It prints medians of the
+time until the whole answer, and of the processor time of the web worker.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ BETWEEN = " _ "
 _HALF = 40
 _MIDDLE = 1 << _HALF - 1
 Pair = tuple[int, int]
-# What the words of an attack score at least, without pairs. In the project's own texts (`bench/attack_texts`) all 1,155
+# The least score of an attack's words without pairs. In the project's own texts (`bench/attack_texts`) all 1,155
 # windows above a threshold score 528 or more, and in garak, promptmap and PurpleLlama all 2,501 more than 400; two
 # thirds of the windows of ordinary files score less.
 _WORDS_LEAST = 400.0

@@ -48,7 +48,7 @@ def test_a_cache_drops_what_was_used_least_and_former_favorites_in_time() -> Non
     assert cache.compiled(others[0]) is not dropped
     assert cache.compiled(others[0]).search(b"a cached1") is not None
     assert list(cache._kept) == [favorite, others[2], others[0]]
-    # What comes later starts from the score of what went last, so that four uses long ago are worth less each time.
+    # Later patterns start from the score of the last that went, so that four uses long ago are worth less each time.
     for lazy in others[3:7] * 2:
         cache.compiled(lazy)
     assert favorite not in cache._kept

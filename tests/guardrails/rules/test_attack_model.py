@@ -51,7 +51,7 @@ def test_words_that_score_too_little_alone_are_no_attack_but_behind_secrets() ->
     def finder(words_least: float) -> AttackFinder:
         return AttackFinder(model.weights.items(), model.biases, model.thresholds, model.guarded, words_least)
 
-    # Of two words and one beginning, the frames score 60 / 3 ** 0.5, and 960 / 4 ** 0.5 with the pair.
+    # With two words and one beginning the frames score 60 / 3 ** 0.5, and 960 / 4 ** 0.5 with the pair.
     assert finder(34.6).is_attack("ignore all")
     assert not finder(34.7).is_attack("ignore all")
     assert finder(34.7).is_attack("ignore all", guarded=True)
