@@ -44,7 +44,7 @@ class LimitHolds(msgspec.Struct, frozen=True):
 
     money: tuple[str, ...]
     key_ceiling: int | None
-    # What scripts read of them, as JSON (`_write_terms`).
+    # The fields that scripts read, as JSON (`_write_terms`).
     terms: str
     # Whether any of them counts something else than money, and whether any counts tokens of answers.
     has_counts: bool

@@ -353,7 +353,7 @@ _CHECKS_LUA = """
       credits = count
       names[count], ceilings[count], letters[count], used[count], held[count] = KEYS[3], amount, 'u', 0, reserved
     end
-    -- By the letter: what is needed at least, and where all of it has to be covered.
+    -- By the letter: the least need, and that of a limit that has to cover all.
     local needs = {u = least, r = 1, t = prompt + least_tokens, i = prompt, o = least_tokens}
     local whole_needs = wholes and {u = whole, r = 1, t = prompt + whole_tokens, i = prompt, o = whole_tokens}
     -- The part of a limit that is not for answers.
@@ -405,7 +405,7 @@ _RESERVE = LuaScript(
       tokens = granted(whole_tokens, tonumber(ARGV[at + 2]), least_tokens, tokens_left, tokens_all, tokens_alone)
     end
     local amount, written, counts, warned = string.format('%.0f', money), string.format('%.0f', tokens), {}, {}
-    -- Limits that count the same hold the same: by the letter, the texts of what is held, and of the part for answers.
+    -- Limits that count the same hold the same: by the letter, the texts of the held amount, and of its parts.
     local prompt_text, warns_at = ARGV[at + 4], limited and limited.warns_at
     local texts = {u = amount, r = '1', i = prompt_text, o = written}
     if limited then texts.t = string.format('%.0f', prompt + tokens) end

@@ -208,7 +208,7 @@ class AppliedLimits(msgspec.Struct, frozen=True):
         if not known.counters:
             return None, use
         return msgspec.Raw(
-            f'{{"amounts":{{"usd":"{cost}","requests":1,"tokens":{input_tokens + output_tokens},'
+            f'{{"amounts":{{"usd":"{cost!s}","requests":1,"tokens":{input_tokens + output_tokens},'
             f'"input_tokens":{input_tokens},"output_tokens":{output_tokens}}},"counters":{known.counters}}}'
         ), use
 
@@ -294,7 +294,7 @@ class _Amounts(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What a record says of limits (`AppliedLimits.count`)."""
+    """The part of a record that is about limits (`AppliedLimits.count`)."""
 
     amounts: _Amounts
     counters: msgspec.Raw
@@ -312,8 +312,8 @@ class RecordedCounters(msgspec.Struct, frozen=True, eq=False):
 
 
 class CountedUse(msgspec.Struct, frozen=True):
-    """What a recorded request adds to counters: the amount of each measure that one counts, as a column holds it, in
-    USD or as a whole number, without those of 0."""
+    """The use that a recorded request adds to counters: the amount of each measure that any counts, as a column holds
+    it, in USD or as a whole number, without those of 0."""
 
     counters: RecordedCounters
     amounts: Mapping[str, Decimal | int]

@@ -10,6 +10,7 @@ from io import StringIO
 from threading import Barrier
 from uuid import UUID
 
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -26,6 +27,7 @@ from apps.limits.applied import AppliedLimit, apply_rule
 from apps.limits.counters import CounterCharge
 from apps.limits.hooks import erase
 from apps.limits.models import LimitCharge, LimitCounter
+from apps.logs.entry import Entry
 from tests.limits.limits import NOW, ORGANIZATION, amounts_of, ask, count, held, recorded, rule, used
 from tests.logs.entries import entry
 
@@ -172,6 +174,12 @@ def test_a_record_whose_limits_cannot_be_read_is_put_aside_and_others_are_settle
         outbox.push("worker-1", encode(entry(organization_id=ORGANIZATION, **fields)))
     assert settle(outbox.read_batch("test", 10, 1)) == 1
     assert (dead_letters.count(), LimitCharge.objects.count()) == (1, 0)
+
+
+def test_a_record_that_no_limit_counts_says_nothing_of_limits_also_when_it_was_read_and_changed() -> None:
+    record = entry(organization_id=ORGANIZATION)
+    read = msgspec.structs.replace(msgspec.json.decode(encode(record), type=Entry), swept=True)
+    assert b"limits" not in encode(record) + encode(read)
 
 
 @pytest.mark.django_db(transaction=True)
