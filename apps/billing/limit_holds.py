@@ -7,7 +7,7 @@ by itself, and the store takes each apart by itself, which takes time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -37,12 +37,6 @@ class LimitHold(msgspec.Struct, frozen=True):
     # Redis keys of counters whose amounts count beside its own; nothing is held on them.
     older: tuple[str, ...] = ()
 
-    @property
-    def terms(self) -> tuple[object, ...]:
-        """Its part of the text for the scripts of reservations (`_CHECKS_LUA`); False stands for nothing."""
-        warns_at = False if self.warns_at is None else self.warns_at
-        return self.counter, self.ceiling, self.measure[0], warns_at, self.is_whole, *self.older
-
 
 class LimitHolds(msgspec.Struct, frozen=True):
     """Limits to hold on. `money` are the Redis keys of counters of USD; `key_ceiling` is the most that the key's usage
@@ -50,7 +44,7 @@ class LimitHolds(msgspec.Struct, frozen=True):
 
     money: tuple[str, ...]
     key_ceiling: int | None
-    # The terms of each limit, as JSON.
+    # The fields that scripts read, as JSON (`_write_terms`).
     terms: str
     # Whether any of them counts something else than money, and whether any counts tokens of answers.
     has_counts: bool
@@ -68,12 +62,29 @@ class LimitHolds(msgspec.Struct, frozen=True):
         return cls(
             key_ceiling=every[0].ceiling if is_of_key else None,
             money=tuple(one.counter for one in every if one.measure == USD),
-            terms=msgspec.json.encode([one.terms for one in every]).decode(),
+            terms=_write_terms(every),
             has_counts=bool(others),
             has_answers=not _OF_ANSWERS.isdisjoint(others),
             ceilings={one.counter: one.ceiling for one in every},
             older={one.counter: one.older for one in every if one.older},
         )
+
+
+def _write_terms(every: Sequence[LimitHold]) -> str:
+    """Return limits as the scripts of reservations read them (`_CHECKS_LUA`)."""
+    terms: dict[str, object] = {
+        "counters": [one.counter for one in every],
+        "ceilings": [one.ceiling for one in every],
+        "letters": [one.measure[0] for one in every],
+    }
+    # Few have these.
+    if any(one.warns_at is not None for one in every):
+        terms["warns_at"] = [False if one.warns_at is None else one.warns_at for one in every]
+    if any(one.is_whole for one in every):
+        terms["wholes"] = [one.is_whole for one in every]
+    if older := [(place, name) for place, one in enumerate(every, 1) for name in one.older]:
+        terms["older"] = older
+    return msgspec.json.encode(terms).decode()
 
 
 class MeasuredUse(msgspec.Struct, frozen=True):

@@ -284,10 +284,10 @@ _CHECKS_LUA = """
     -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), reservation id, fields of
     --       its note, most in flight or '', lease of one in flight (seconds), worker, a useful part of the amount,
     --       the least of it, the number of rates, requests a minute for each rate; and with limits: tokens of the
-    --       answer that are wanted, a useful part of them, the least, those of the prompt, and JSON with a list for
-    --       each limit: its counter, the most that it may reach, its measure's letter, the amount to warn at or false,
-    --       whether it has to cover all, and its older counters. The key's own limit, whose counter is the key's
-    --       balance, is the first.
+    --       answer that are wanted, a useful part of them, the least, those of the prompt, and JSON with lists of the
+    --       limits' counters, the most that each may reach, and the letters of their measures; where any has some, also
+    --       of the amounts to warn at, of whether they have to cover all, and of older counters, each after the place
+    --       of its limit. The key's own limit, whose counter is the key's balance, is the first.
     local tokens = {}
     for i = 1, 2 do
       tokens[i] = redis.call('GET', KEYS[i])
@@ -320,70 +320,71 @@ _CHECKS_LUA = """
     end
     if ARGV[8] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[8]), tonumber(ARGV[9])) then return {'too_many'} end
 
-    -- Credits and limits are one list: all are read before any refuses, so that counters without copies are all known
-    -- at once. `used` and `held` have the amounts of each: a table for each would cost as much as half a command.
-    local holds, used, held, least, at = {}, {}, {}, tonumber(ARGV[12]), 13 + rates
-    local whole, whole_tokens, least_tokens = tonumber(ARGV[4]), 0, 0
-    -- By the measure's letter, the amount to hold, nil for money; and whether it holds as much for the answer's tokens.
-    local bases, of_answers = {}, {t = true, o = true}
-    local limited = ARGV[at + 5]
-    if limited then
-      local missing, prompt = {'unknown', 'limit'}, tonumber(ARGV[at + 4])
-      bases = {r = 1, t = prompt, i = prompt, o = 0}
-      holds, whole_tokens, least_tokens = cjson.decode(limited), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
-      -- Places of counters: those of the limits, then the older ones.
-      local older = #holds
-      for i = 1, #holds do
-        local limit = holds[i]
-        used[i], held[i] = balance(limit[1])
-        if not used[i] and limit[1] == KEYS[4] then return {'unknown', 'key'} end
-        if not used[i] then missing[#missing + 1] = tostring(i - 1) end
-        for k = 6, #limit do
-          local before, kept = balance(limit[k])
-          if not before then missing[#missing + 1] = tostring(older) end
-          used[i], held[i], older = (used[i] or 0) + (before or 0), (held[i] or 0) + (kept or 0), older + 1
+    -- Credits and limits are one list, the credits last: all are read before any refuses, so that counters without
+    -- copies are all known at once. One list a field: a table for each limit would cost as much as half a command.
+    local names, ceilings, letters, used, held, wholes = {}, {}, {}, {}, {}, nil
+    local least, at, key, limited = tonumber(ARGV[12]), 13 + rates, KEYS[4], nil
+    local whole, whole_tokens, least_tokens, prompt = tonumber(ARGV[4]), 0, 0, 0
+    if ARGV[at + 5] then
+      local missing = {'unknown', 'limit'}
+      limited, prompt = cjson.decode(ARGV[at + 5]), tonumber(ARGV[at + 4])
+      whole_tokens, least_tokens = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
+      names, ceilings, letters, wholes = limited.counters, limited.ceilings, limited.letters, limited.wholes
+      for i = 1, #names do
+        used[i], held[i] = balance(names[i])
+        if not used[i] then
+          if names[i] == key then return {'unknown', 'key'} end
+          missing[#missing + 1] = tostring(i - 1)
         end
+      end
+      for k, one in ipairs(limited.older or {}) do
+        local before, kept = balance(one[2])
+        -- Their places are after those of the limits.
+        if not before then missing[#missing + 1] = tostring(#names + k - 1) end
+        used[one[1]], held[one[1]] = (used[one[1]] or 0) + (before or 0), (held[one[1]] or 0) + (kept or 0)
       end
       if missing[3] then return missing end
     end
-    -- The index of the credits, which are no limit and have no place.
-    local credits = #holds + 1
+    local credits, count = nil, #names
     if ARGV[5] ~= '' then
       local amount, reserved = balance(KEYS[3])
       if not amount then return {'unknown', 'organization'} end
-      -- After the key's own limit, which is the first to refuse.
-      credits = holds[1] and holds[1][1] == KEYS[4] and 2 or 1
-      table.insert(holds, credits, {KEYS[3], amount, 'u', false, false})
-      table.insert(used, credits, 0)
-      table.insert(held, credits, reserved)
+      count = count + 1
+      credits = count
+      names[count], ceilings[count], letters[count], used[count], held[count] = KEYS[3], amount, 'u', 0, reserved
     end
-    local function place_of(i) return tostring(i < credits and i - 1 or i - 2) end
+    -- By the letter: the least need, and that of a limit that has to cover all.
+    local needs = {u = least, r = 1, t = prompt + least_tokens, i = prompt, o = least_tokens}
+    local whole_needs = wholes and {u = whole, r = 1, t = prompt + whole_tokens, i = prompt, o = whole_tokens}
+    -- The part of a limit that is not for answers.
+    local bases = {u = 0, t = prompt, o = 0}
     local credits_left, key_left, money_left, all, alone = nil, nil, nil, nil, true
     local tokens_left, tokens_all, tokens_alone = nil, nil, true
-    for i = 1, #holds do
-      local name, ceiling, letter, _, is_whole = unpack(holds[i], 1, 5)
-      local left, base = ceiling - used[i] - held[i], bases[letter]
-      local need = base or is_whole and whole or least
-      if of_answers[letter] then need = need + (is_whole and whole_tokens or least_tokens) end
+    -- The key's own limit is the first to refuse, then the credits.
+    local first = credits and (names[1] == key and 1 or 0) or count
+    for k = 1, count do
+      local i = k <= first and k or k == first + 1 and credits or k - 1
+      local letter, mine, is_whole = letters[i], held[i], wholes and wholes[i]
+      local left, need = ceilings[i] - used[i] - mine, is_whole and whole_needs[letter] or needs[letter]
       if left < need or left <= 0 then
         local texts = {}
-        for k, amount in ipairs({left, used[i], held[i], need}) do texts[k] = string.format('%.0f', amount) end
+        for n, amount in ipairs({left, used[i], mine, need}) do texts[n] = string.format('%.0f', amount) end
         if i == credits then return {'no_credits', texts[1]} end
-        if name == KEYS[4] then return {'over_limit', texts[1]} end
-        return {'limit_reached', place_of(i), texts[2], texts[3], texts[4]}
+        if names[i] == key then return {'over_limit', texts[1]} end
+        return {'limit_reached', tostring(i - 1), texts[2], texts[3], texts[4]}
       end
-      if i == credits then credits_left = left elseif name == KEYS[4] then key_left = left end
-      if is_whole then
+      if i == credits then credits_left = left elseif names[i] == key then key_left = left end
+      local free = bases[letter] and left - bases[letter]
+      if is_whole or not free then
         -- It covers whatever the others grant.
-      elseif not base then
-        money_left = money_left and math.min(money_left, left) or left
-        all = all and math.min(all, left + held[i]) or left + held[i]
-        alone = alone and is_alone(left, held[i])
-      elseif of_answers[letter] then
-        local free = left - base
-        tokens_left = tokens_left and math.min(tokens_left, free) or free
-        tokens_all = tokens_all and math.min(tokens_all, free + held[i]) or free + held[i]
-        tokens_alone = tokens_alone and is_alone(free, held[i])
+      elseif letter == 'u' then
+        money_left = money_left and money_left < free and money_left or free
+        all = all and all < free + mine and all or free + mine
+        alone = alone and is_alone(free, mine)
+      else
+        tokens_left = tokens_left and tokens_left < free and tokens_left or free
+        tokens_all = tokens_all and tokens_all < free + mine and tokens_all or free + mine
+        tokens_alone = tokens_alone and is_alone(free, mine)
       end
     end
 """
@@ -404,17 +405,18 @@ _RESERVE = LuaScript(
       tokens = granted(whole_tokens, tonumber(ARGV[at + 2]), least_tokens, tokens_left, tokens_all, tokens_alone)
     end
     local amount, written, counts, warned = string.format('%.0f', money), string.format('%.0f', tokens), {}, {}
-    -- Limits that count the same hold the same, so its text is written once.
-    local texts = {[money] = amount, [tokens] = written}
-    for i = 1, #holds do
-      local name, _, letter, warns_at = unpack(holds[i], 1, 4)
-      local base, each = bases[letter], of_answers[letter] and '1' or '0'
-      local hold = base and base + each * tokens or money
-      local text = texts[hold] or string.format('%.0f', hold)
-      texts[hold] = text
-      redis.call('HINCRBY', name, 'held', text)
-      if base then counts[#counts + 1] = write_count(name, base, each) end
-      if warns_at and used[i] + held[i] + hold > warns_at then warned[#warned + 1] = place_of(i) end
+    -- Limits that count the same hold the same: by the letter, the texts of the held amount, and of its parts.
+    local prompt_text, warns_at = ARGV[at + 4], limited and limited.warns_at
+    local texts = {u = amount, r = '1', i = prompt_text, o = written}
+    if limited then texts.t = string.format('%.0f', prompt + tokens) end
+    local counted, eaches = {r = '1', t = prompt_text, i = prompt_text, o = '0'}, {r = '0', t = '1', i = '0', o = '1'}
+    for i = 1, count do
+      local name, letter = names[i], letters[i]
+      redis.call('HINCRBY', name, 'held', texts[letter])
+      if letter ~= 'u' then counts[#counts + 1] = write_count(name, counted[letter], eaches[letter]) end
+      if warns_at and warns_at[i] and used[i] + held[i] + texts[letter] > warns_at[i] then
+        warned[#warned + 1] = tostring(i - 1)
+      end
     end
     redis.call('HSET', KEYS[5], ARGV[6], write_note(amount, written, counts, ARGV[7]))
     for i = 8, 7 + rates do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end

@@ -308,13 +308,15 @@ class Recorder(msgspec.Struct, eq=False):
         settling_at = time.monotonic()
         use = NO_USE
         if self.limits is not None:
-            entry.limits, use = self.limits.count(
+            counted, use = self.limits.count(
                 model_id=entry.used_model,
                 provider_id=entry.used_provider,
                 cost=entry.cost or ZERO,
                 input_tokens=entry.prompt_tokens or 0,
                 output_tokens=entry.completion_tokens or 0,
             )
+            if counted is not None:
+                entry.limits = counted
         try:
             encoded = self._encode()
             hold, charge = self.meter.hold, charge_of(entry)

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import inf
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from apps.billing import balances
 from apps.billing.limit_holds import LimitHold, LimitHolds, MeasuredUse, letters_of
-from apps.kernel.money import NANO, ZERO, plain, storable
+from apps.kernel.money import LARGEST, NANO, ZERO, plain, storable
 from apps.keys.own_models import DEFAULT_TAG
 from apps.limits.models import Limit
 from apps.limits.windows import Window, WindowKind, first_day_of, window_at, windows_before
@@ -33,7 +33,7 @@ OWN_SERVER = "custom:"
 _UNLIMITED = 9 * 10**15
 # Sets of limits that a policy keeps prepared, and the longest id of an end user among them.
 _MAX_PREPARED, _MAX_PREPARED_ID = 64, 256
-_USD, _REQUESTS, _TOKENS = Limit.Counts.USD.value, Limit.Counts.REQUESTS.value, Limit.Counts.TOKENS.value
+_USD, _TOKENS = Limit.Counts.USD.value, Limit.Counts.TOKENS.value
 _INPUT_TOKENS, _OUTPUT_TOKENS = Limit.Counts.INPUT_TOKENS.value, Limit.Counts.OUTPUT_TOKENS.value
 _OF_PROMPTS = frozenset({_TOKENS, _INPUT_TOKENS})
 _OF_ANSWERS = frozenset({_TOKENS, _OUTPUT_TOKENS})
@@ -139,10 +139,10 @@ class AppliedLimit(msgspec.Struct, frozen=True):
 
 
 class _Counting(msgspec.Struct, frozen=True):
-    """The limits that count the answers of a model at a provider: the counters in a record, None without any, and
-    parts of a use."""
+    """The limits that count the answers of a model at a provider: the counters in a record as JSON, empty without any,
+    and parts of a use."""
 
-    counters: msgspec.Raw | None
+    counters: str
     letters: str
     money: tuple[str, ...]
 
@@ -151,13 +151,13 @@ class _Counting(msgspec.Struct, frozen=True):
         every = [(one, one.rule.covers(model_id, provider_id)) for one in limits if not one.rule.field]
         counting = [one for one, is_counting in every if is_counting]
         counters = [
-            _Counter(
+            RecordedCounter(
                 one.counter_id, one.rule.id, one.window.starts_at, one.window.ends_at, Limit.Counts(one.rule.counts)
             )
             for one in counting
         ]
         return cls(
-            counters=msgspec.Raw(msgspec.json.encode(counters)) if counters else None,
+            counters=msgspec.json.encode(counters).decode() if counters else "",
             letters=letters_of((one.rule.counts, is_counting) for one, is_counting in every),
             money=tuple(one.counter for one in counting if one.rule.is_money),
         )
@@ -193,8 +193,9 @@ class AppliedLimits(msgspec.Struct, frozen=True):
 
     def count(
         self, *, model_id: str, provider_id: str, cost: Decimal, input_tokens: int, output_tokens: int
-    ) -> tuple[RecordedUse | None, MeasuredUse]:
-        """Return what a request adds to its counters: for its record, which `read_counted` reads, and for its holds.
+    ) -> tuple[msgspec.Raw | None, MeasuredUse]:
+        """Return what a request adds to its counters: for its record, which `read_counted` reads, None where none
+        counts it; and for its holds.
 
         Limits of models and providers that did not answer are left out.
         """
@@ -204,16 +205,12 @@ class AppliedLimits(msgspec.Struct, frozen=True):
                 self.countings.clear()
             known = self.countings[model_id, provider_id] = _Counting.prepare(self.limits, model_id, provider_id)
         use = MeasuredUse(known.letters, known.money if cost else (), input_tokens, output_tokens)
-        if known.counters is None:
+        if not known.counters:
             return None, use
-        amounts: dict[str, int | Decimal] = {
-            _USD: cost,
-            _REQUESTS: 1,
-            _TOKENS: input_tokens + output_tokens,
-            _INPUT_TOKENS: input_tokens,
-            _OUTPUT_TOKENS: output_tokens,
-        }
-        return RecordedUse(amounts, known.counters), use
+        return msgspec.Raw(
+            f'{{"amounts":{{"usd":"{cost!s}","requests":1,"tokens":{input_tokens + output_tokens},'
+            f'"input_tokens":{input_tokens},"output_tokens":{output_tokens}}},"counters":{known.counters}}}'
+        ), use
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -276,15 +273,7 @@ class PolicyLimits:
         return [rule for rule, window in self._used_up.items() if window.contains(moment)] if self._used_up else []
 
 
-class RecordedUse(msgspec.Struct, frozen=True):
-    """The amounts that a request adds to counters, by measure (USD, or a whole number), and the counters as JSON: a
-    record of `_Counter` for each. Travels with the record."""
-
-    amounts: Mapping[str, int | Decimal]
-    counters: msgspec.Raw
-
-
-class _Counter(msgspec.Struct, frozen=True, array_like=True):
+class RecordedCounter(msgspec.Struct, frozen=True, array_like=True):
     """A counter in a record, with the measure that it counts."""
 
     counter_id: UUID
@@ -298,41 +287,66 @@ class _Amounts(msgspec.Struct, frozen=True):
     """The amounts in a record, by measure."""
 
     usd: Decimal
-    requests: Decimal
-    tokens: Decimal
-    input_tokens: Decimal
-    output_tokens: Decimal
+    requests: int
+    tokens: int
+    input_tokens: int
+    output_tokens: int
 
 
-class _ReadUse(msgspec.Struct, frozen=True):
-    """A `RecordedUse` as settlement reads it."""
+class _Record(msgspec.Struct, frozen=True):
+    """The part of a record that is about limits (`AppliedLimits.count`)."""
 
     amounts: _Amounts
-    counters: tuple[_Counter, ...]
+    counters: msgspec.Raw
 
 
-class CountedAmount(msgspec.Struct, frozen=True):
-    """The amount that a recorded request adds to a counter, as a column holds it: USD, or a whole number."""
+class RecordedCounters(msgspec.Struct, frozen=True, eq=False):
+    """The counters in a record. Requests alike have the same, so that they are read once and charged together.
 
-    counter_id: UUID
-    limit_id: UUID
-    starts_at: int
-    ends_at: int | None
-    is_money: bool
-    amount: Decimal
+    `parts` has for each its measure, and how its charge begins as JSON.
+    """
+
+    counters: tuple[RecordedCounter, ...]
+    measures: frozenset[str]
+    parts: tuple[tuple[str, str], ...]
 
 
-def read_counted(record: Any) -> tuple[CountedAmount, ...]:
-    """Return the amounts in a record, without those of 0. Raises ValidationError of msgspec."""
-    use = msgspec.convert(record, _ReadUse)
-    # Once for each measure: many counters have the same, and rounding takes longer than all else here.
-    amounts = {measure: storable(getattr(use.amounts, measure)) for measure in _Amounts.__struct_fields__}
-    return tuple(
-        [
-            CountedAmount(one.counter_id, one.limit_id, one.starts_at, one.ends_at, one.counts == _USD, amount)
-            for one in use.counters
-            if (amount := amounts[one.counts]) > ZERO
-        ]
+class CountedUse(msgspec.Struct, frozen=True):
+    """The use that a recorded request adds to counters: the amount of each measure that any counts, as a column holds
+    it, in USD or as a whole number, without those of 0."""
+
+    counters: RecordedCounters
+    amounts: Mapping[str, Decimal | int]
+
+    @property
+    def text(self) -> str:
+        """The charges of the counters, as JSON: a list of `[counter, amount]`."""
+        ends = {measure: f'{amount}"]' for measure, amount in self.amounts.items()}
+        return f"[{','.join([begin + ends[measure] for measure, begin in self.counters.parts if measure in ends])}]"
+
+
+_decode_record = msgspec.json.Decoder(_Record).decode
+_decode_counters = msgspec.json.Decoder(tuple[RecordedCounter, ...]).decode
+
+
+def read_counted(record: msgspec.Raw) -> CountedUse:
+    """Return what a record says of limits. Raises MsgspecError."""
+    read = _decode_record(record)
+    counters, amounts = _read_counters(bytes(read.counters)), dict[str, Decimal | int]()
+    for measure in counters.measures:
+        amount = getattr(read.amounts, measure)
+        amount = storable(amount) if measure == _USD else min(amount, LARGEST)
+        if amount > ZERO:
+            amounts[measure] = amount
+    return CountedUse(counters, amounts)
+
+
+@lru_cache(maxsize=1024)
+def _read_counters(text: bytes) -> RecordedCounters:
+    counters = _decode_counters(text)
+    measures = frozenset(one.counts.value for one in counters)
+    return RecordedCounters(
+        counters, measures, tuple([(one.counts.value, f'["{one.counter_id}","') for one in counters])
     )
 
 

@@ -116,8 +116,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     routing_metadata: Any = None
     # Findings of guardrails; not a column of the log.
     violations: Any = None
-    # Amounts for counters of limits (`apps/limits/applied.py`); not a column of the log.
-    limits: Any = None
+    # Amounts for counters of limits, as JSON (`apps/limits/applied.py`); not a column of the log.
+    limits: msgspec.Raw = msgspec.Raw()
     # Outcomes of the provider calls; not a column of the log.
     outcomes: list[ProviderOutcome] | None = None
     swept: bool = False

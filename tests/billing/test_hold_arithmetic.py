@@ -72,14 +72,14 @@ HOLDS = LimitHolds.prepare(
 
 def test_limits_in_the_forms_of_the_scripts() -> None:
     assert (HOLDS.money, HOLDS.has_counts) == ((MONEY,), True)
-    # Counter, ceiling, the measure's letter, the warning, whole or in part, and older counters.
-    assert msgspec.json.decode(HOLDS.terms) == [
-        ["balance:limit:a", 10, "r", 4, False],
-        ["balance:limit:b", 20, "t", False, True, "old-1", "old-2"],
-        [MONEY, 30, "u", False, False],
-        ["balance:limit:c%", 40, "o", False, False],
-        ["balance:limit:d", 50, "i", False, False],
-    ]
+    assert msgspec.json.decode(HOLDS.terms) == {
+        "counters": ["balance:limit:a", "balance:limit:b", MONEY, "balance:limit:c%", "balance:limit:d"],
+        "ceilings": [10, 20, 30, 40, 50],
+        "letters": ["r", "t", "u", "o", "i"],
+        "warns_at": [4, False, False, False, False],
+        "wholes": [False, True, False, False, False],
+        "older": [[2, "old-1"], [2, "old-2"]],
+    }
     assert HOLDS.has_answers is True
     assert LimitHolds.prepare([LimitHold("a", 1, "input_tokens"), LimitHold("b", 1, "usd")]).has_answers is False
     assert (HOLDS.ceilings["balance:limit:d"], HOLDS.older) == (50, {"balance:limit:b": ("old-1", "old-2")})
@@ -220,11 +220,11 @@ def test_limits_are_prepared_with_nothing_for_tokens_where_none_are_counted() ->
     holds = LimitHolds.prepare(
         [LimitHold(MONEY, 30, "usd"), LimitHold("a", 5, "tokens"), LimitHold("b", 6, "requests")]
     )
-    assert msgspec.json.decode(holds.terms) == [
-        [MONEY, 30, "u", False, False],
-        ["a", 5, "t", False, False],
-        ["b", 6, "r", False, False],
-    ]
+    assert msgspec.json.decode(holds.terms) == {
+        "counters": [MONEY, "a", "b"],
+        "ceilings": [30, 5, 6],
+        "letters": ["u", "t", "r"],
+    }
     assert (holds.has_answers, holds.has_counts, holds.money) == (True, True, (MONEY,))
     only_money = LimitHolds.prepare([LimitHold(MONEY, 30, "usd")])
     assert (only_money.has_answers, only_money.has_counts, only_money.key_ceiling) == (False, False, None)

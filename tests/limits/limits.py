@@ -22,9 +22,9 @@ from apps.keys.models import ApiKey
 from apps.limits.applied import (
     AppliedLimit,
     AppliedLimits,
-    CountedAmount,
+    CountedUse,
     LimitRule,
-    RecordedUse,
+    RecordedCounter,
     apply_rule,
     read_counted,
 )
@@ -101,15 +101,22 @@ def ask(
     return reserve(request)
 
 
-def count(limits: Sequence[AppliedLimit], **answer: Any) -> tuple[CountedAmount, ...]:
+def count(limits: Sequence[AppliedLimit], **answer: Any) -> CountedUse:
     """Return what a request adds to the counters of limits, as settlement reads it from the record."""
-    record = recorded(limits, **answer)
-    return () if record is None else read_counted(msgspec.json.decode(msgspec.json.encode(record)))
+    return read_counted(recorded(limits, **answer))
 
 
-def recorded(limits: Sequence[AppliedLimit], **answer: Any) -> RecordedUse | None:
+def recorded(limits: Sequence[AppliedLimit], **answer: Any) -> msgspec.Raw:
     """Return what a request adds to the counters of limits, as its record has it."""
-    return AppliedLimits.prepare(limits, NOW).count(**answer)[0]
+    record = AppliedLimits.prepare(limits, NOW).count(**answer)[0]
+    assert record is not None
+    return record
+
+
+def amounts_of(counted: CountedUse) -> list[tuple[RecordedCounter, Decimal]]:
+    """Return the counters that a request adds to, with the amounts of their charges."""
+    by_id = {UUID(identifier): Decimal(amount) for identifier, amount in msgspec.json.decode(counted.text)}
+    return [(one, by_id[one.counter_id]) for one in counted.counters.counters if one.counter_id in by_id]
 
 
 def use(limits: Sequence[AppliedLimit], **answer: Any) -> MeasuredUse:

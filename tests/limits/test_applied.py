@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from apps.limits.applied import Answerer, CountedAmount, PolicyLimits, describe, find_applying
+import msgspec
+
+from apps.kernel.ids import new_id
+from apps.limits.applied import Answerer, PolicyLimits, RecordedCounter, describe, find_applying, read_counted
+from apps.limits.models import Limit
 from apps.limits.windows import WindowKind
-from tests.limits.limits import NOW, count, rule
+from tests.limits.limits import NOW, amounts_of, count, rule
 
 
 def at(*models: str, provider: str = "sandbox") -> list[Answerer]:
@@ -51,16 +55,31 @@ def test_a_request_adds_what_is_counted_and_nothing_to_limits_on_models_that_did
     rules = [rule("usd"), rule(), rule("tokens"), rule("input_tokens"), rule("output_tokens"), rule(model="gpt-*")]
     limits = find_applying(rules, at("echo", "gpt-5"), None, NOW)
     found = count(limits, model_id="echo", provider_id="sandbox", cost=Decimal("0.1"), input_tokens=7, output_tokens=0)
-    assert [(one.limit_id, one.amount, one.is_money) for one in found] == [
-        (rules[0].id, Decimal("0.1"), True),
-        (rules[1].id, Decimal(1), False),
-        (rules[2].id, Decimal(7), False),
-        (rules[3].id, Decimal(7), False),
+    assert [(one.limit_id, one.counts, amount) for one, amount in amounts_of(found)] == [
+        (rules[0].id, "usd", Decimal("0.1")),
+        (rules[1].id, "requests", 1),
+        (rules[2].id, "tokens", 7),
+        (rules[3].id, "input_tokens", 7),
     ]
     window = limits[0].window
-    assert found[1] == CountedAmount(
-        limits[1].counter_id, rules[1].id, window.starts_at, window.ends_at, False, Decimal(1)
+    assert found.counters.counters[1] == RecordedCounter(
+        limits[1].counter_id, rules[1].id, window.starts_at, window.ends_at, Limit.Counts.REQUESTS
     )
+
+
+def test_a_record_is_charged_as_it_was_written_within_the_bounds_of_columns() -> None:
+    ids = [str(new_id()) for _ in range(8)]
+    counters = [[ids[k], ids[4 + k], 0, None, name] for k, name in enumerate(("usd", "requests", "tokens", "usd"))]
+    amounts = {"usd": "0.0000000000019", "requests": 1, "tokens": 10**15, "input_tokens": 10**15, "output_tokens": 0}
+    found = read_counted(msgspec.Raw(msgspec.json.encode({"amounts": amounts, "counters": counters})))
+    assert found.text == (
+        f'[["{ids[0]}","2E-12"],["{ids[1]}","1"],["{ids[2]}","999999999999.999999999999"],["{ids[3]}","2E-12"]]'
+    )
+    amounts |= {"usd": "NaN", "requests": 0, "tokens": -5}
+    nothing = read_counted(msgspec.Raw(msgspec.json.encode({"amounts": amounts, "counters": counters})))
+    assert (nothing.text, nothing.amounts) == ("[]", {})
+    # Requests alike are charged together.
+    assert nothing.counters is found.counters
 
 
 def test_a_rolling_limit_has_a_counter_for_each_hour() -> None:

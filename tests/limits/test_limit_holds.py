@@ -183,7 +183,8 @@ def test_a_keys_own_limit_is_held_extended_and_settled_as_the_others_and_counted
     end(more.hold, [one, other], cost="0.00000025")
     assert (held(one), held(other)) == (250, 250)
     answered = {"model_id": "echo", "provider_id": "sandbox", "cost": Decimal(1), "input_tokens": 1, "output_tokens": 1}
-    assert [counted.limit_id for counted in count([one, other], **answered)] == [other.rule.id]
+    counted = count([one, other], **answered).counters.counters
+    assert [counter.limit_id for counter in counted] == [other.rule.id]
     client().delete(one.counter)
     lost = ask([one, other])
     assert (lost.outcome, lost.unknown) == (ReservationOutcome.UNKNOWN, "key")

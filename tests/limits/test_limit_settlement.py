@@ -10,6 +10,7 @@ from io import StringIO
 from threading import Barrier
 from uuid import UUID
 
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -26,7 +27,8 @@ from apps.limits.applied import AppliedLimit, apply_rule
 from apps.limits.counters import CounterCharge
 from apps.limits.hooks import erase
 from apps.limits.models import LimitCharge, LimitCounter
-from tests.limits.limits import NOW, ORGANIZATION, ask, count, held, recorded, rule, used
+from apps.logs.entry import Entry
+from tests.limits.limits import NOW, ORGANIZATION, amounts_of, ask, count, held, recorded, rule, used
 from tests.logs.entries import entry
 
 
@@ -168,10 +170,16 @@ def test_a_dead_workers_request_gives_back_and_its_late_record_counts_once() -> 
 @pytest.mark.django_db
 def test_a_record_whose_limits_cannot_be_read_is_put_aside_and_others_are_settled() -> None:
     outbox.prepare()
-    for limits in ({"amounts": {"usd": "1"}, "counters": []}, None):
-        outbox.push("worker-1", encode(entry(organization_id=ORGANIZATION, limits=limits)))
+    for fields in ({"limits": {"amounts": {"usd": "1"}, "counters": []}}, {}):
+        outbox.push("worker-1", encode(entry(organization_id=ORGANIZATION, **fields)))
     assert settle(outbox.read_batch("test", 10, 1)) == 1
     assert (dead_letters.count(), LimitCharge.objects.count()) == (1, 0)
+
+
+def test_a_record_that_no_limit_counts_says_nothing_of_limits_also_when_it_was_read_and_changed() -> None:
+    record = entry(organization_id=ORGANIZATION)
+    read = msgspec.structs.replace(msgspec.json.decode(encode(record), type=Entry), swept=True)
+    assert b"limits" not in encode(record) + encode(read)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -199,8 +207,8 @@ def test_any_order_at_once_gives_the_same_sums() -> None:
         list(pool.map(write, range(len(orders))))
     sums = {one.counter_id: Decimal(0) for one in limits}
     for one in charges:
-        for counted in one.counted:
-            sums[counted.counter_id] += counted.amount
+        for counter, amount in amounts_of(one.counted):
+            sums[counter.counter_id] += amount
     assert dict(LimitCounter.objects.values_list("id", "used")) == {one: total for one, total in sums.items() if total}
     assert counters.find_mismatches() == []
     known = {one.id: one.nanos for one in counters.find_counters(sums)}

@@ -206,19 +206,19 @@ def _request_of(
 
 def _tokens_of(worst: WorstCase, limits: AppliedLimits) -> TokenRequest:
     """Return what a request holds of limits of tokens: its prompt's, and the longest answer of any candidate."""
-    want = part = least = 0
-    if limits.holds.has_answers and len(worst.tariffs) == 1:
+    tariffs = worst.tariffs if limits.holds.has_answers else ()
+    if len(tariffs) == 1:
         # The usual case.
-        [(_, only)] = worst.tariffs
-        want, part, least = only.max_tokens, only.useful_tokens, only.min_tokens
-    elif limits.holds.has_answers:
-        for _, tariff in worst.tariffs:
-            if tariff.max_tokens > want:
-                want = tariff.max_tokens
-            if tariff.useful_tokens > part:
-                part = tariff.useful_tokens
-            if tariff.min_tokens > least:
-                least = tariff.min_tokens
+        only = tariffs[0][1]
+        return TokenRequest(only.max_tokens, only.useful_tokens, only.min_tokens, worst.prompt_tokens)
+    want = part = least = 0
+    for _, tariff in tariffs:
+        if tariff.max_tokens > want:
+            want = tariff.max_tokens
+        if tariff.useful_tokens > part:
+            part = tariff.useful_tokens
+        if tariff.min_tokens > least:
+            least = tariff.min_tokens
     return TokenRequest(want, part, least, worst.prompt_tokens)
 
 
