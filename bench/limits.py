@@ -2,8 +2,8 @@
 
 One gateway serves plain requests of one key without limits and of one under ten, over 32 connections, by turns: what
 counts is the processor time of its web worker for a request, medians of the rounds. With as many requests as are
-answered the limits keep the other core busier, where the stores are, and a worker that waits for them spends more on
-each request: `--rate` compares it at the same load.
+answered, the limits fill the other core, where the stores are, and the worker waits for it: `--rate` compares both at
+the same load.
 """
 
 from __future__ import annotations
