@@ -71,7 +71,7 @@ def charge(charges: Sequence[CounterCharge]) -> list[Balance]:
             _moment(counter.starts_at),
             None if counter.ends_at is None else _moment(counter.ends_at),
             counter.counts == USD,
-            sums[counter_id],
+            min(sums[counter_id], LARGEST),
         )
         for counter_id, (organization_id, counter) in sorted(facts.items())
     ]
