@@ -93,6 +93,7 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         # Where the browser refuses the clipboard, the text is selected at least, and nothing fails.
         browser.click("[data-copy=token]")
         browser.wait("document.querySelector('[data-copy=token]').textContent !== 'Copy'")
+        browser.wait("document.querySelector('#first-request-2-tab')")
         browser.click("#first-request-2-tab")
         assert "from openai import OpenAI" in browser.text("#code-2")
         browser.click("#first-request-1-tab")
