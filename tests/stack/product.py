@@ -37,6 +37,9 @@ MONEY_STORE = ("valkey-server", "run/valkey.sock")
 class Product:
     """A running server: where it is, who may use it, and its processes."""
 
+    # A process that runs management commands, once one was asked for.
+    _commands: Commands | None = None
+
     def __init__(self, home: Path, **environment: str) -> None:
         _let_pass(home)
         prepared_home.fill(home, environment, _prepare)
@@ -53,7 +56,6 @@ class Product:
             **environment,
         }
         self.environment.pop("PROMETHEUS_MULTIPROC_DIR", None)
-        self._commands: Commands | None = None
         self.output: list[str] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gateway_project.processes.server"],
