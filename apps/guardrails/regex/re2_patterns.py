@@ -72,7 +72,7 @@ _COMPILING_MEMORY: Final = 16 << 20
 _PATTERN_BYTES, _POSITION_BYTES = 1024, 24
 # Bytes that the lazy patterns of a process take at most, and of them those without states: ordinary texts need hundreds
 # of these, each of a few KB, and one large pattern with states would displace a hundred.
-MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 14_700_000, 2_200_000
+MAX_LAZY_BYTES, _MAX_STATELESS_BYTES = 14_000_000, 2_200_000
 _AT_START: Final = re2._Anchor.ANCHOR_START
 _ANYWHERE: Final = re2._Anchor.UNANCHORED
 _KEPT: Final = (BUSIEST, OFTEN)
