@@ -21,6 +21,7 @@ from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import encode
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel.ids import new_id
+from apps.kernel.money import LARGEST
 from apps.kernel.valkey.redis import client
 from apps.limits import counters
 from apps.limits.applied import AppliedLimit, apply_rule
@@ -58,6 +59,15 @@ def test_a_charge_is_counted_once() -> None:
     )
     assert [balance.nanos for balance in counters.find_counters([limits[2].counter_id])] == [10]
     assert counters.find_mismatches() == []
+
+
+@pytest.mark.django_db
+def test_a_first_sum_beyond_the_column_is_its_maximum() -> None:
+    limit = apply_rule(rule("usd"), "", NOW)
+    counters.charge([charge_of([limit], str(LARGEST)), charge_of([limit], "1")])
+    assert used(limit.counter_id) == LARGEST
+    counters.charge([charge_of([limit], "1")])
+    assert used(limit.counter_id) == LARGEST
 
 
 @pytest.mark.django_db

@@ -79,8 +79,8 @@ def _says_password(text: str) -> bool:
 
 
 def is_stand_in(text: str) -> bool:
-    """Tell whether a literal stands for a password, for something else (a template, a path, a type, a name), or says
-    that there is no value."""
+    """Tell whether a literal is no password but a placeholder for one, another kind of text (a template, a path, a
+    type, a name), or a word for an empty value."""
     says_nothing = text.lower() in _WORDS or len(set(text)) < 3
     is_code = bool(_JOINED.search(text) or _TEMPLATE.search(text))
     return says_nothing or is_code or _says_password(text) or is_placeholder(text)

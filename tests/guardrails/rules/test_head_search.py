@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.matching.signal_finder import HeadSearch, literal_beginnings
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.rules import prompt_injection
+from apps.guardrails.regex.required_literals import BOUNDARY
+from apps.guardrails.rules import indirect_injection, jailbreak, prompt_injection
 from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails import corpus
 
@@ -52,6 +54,15 @@ def test_places_come_from_left_to_right_with_the_heads_that_may_begin_there() ->
     assert search.candidates("anone é one two".encode(), 0, 16) == ([(6, (2,)), (9, (0, 1))], {0: [9, 13]})
     assert search.candidates("anone é one two".encode(), 7, 12) == ([(9, (0,))], {0: [9]})
     assert HeadSearch([]).candidates(b"one", 0, 3) == ([], {})
+
+
+@pytest.mark.parametrize("rule", [prompt_injection, jailbreak, indirect_injection])
+def test_no_head_begins_with_a_letter_alone(rule: ModuleType) -> None:
+    # It would begin at every second word of any text.
+    table = tomllib.loads(Path(str(rule.__file__)).with_suffix(".toml").read_text(encoding="utf-8"))
+    heads = sorted({head for _, _, head in compile_table(table)})
+    short = {literal.strip(BOUNDARY) for head in heads for literal in literal_beginnings(head)}
+    assert [literal for literal in short if len(literal) == 1 and literal.isascii() and literal.isalnum()] == []
 
 
 def test_no_head_is_missed() -> None:
